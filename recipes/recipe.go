@@ -1,0 +1,131 @@
+// Package recipes reads the YAML recipes that drive a build: strictly, with
+// file:line:column in every error and the nearest right key.
+//
+// The schema (schema.go) is one table. The parser checks against it, and the
+// reference in docs/ and the JSON Schema for editors are printed from it.
+package recipes
+
+import "fmt"
+
+// Pos is a place in a recipe file, 1-based.
+type Pos struct {
+	File   string
+	Line   int
+	Column int
+}
+
+// String writes file:line:column.
+func (p Pos) String() string { return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column) }
+
+// Recipe is a parsed recipe. Order is that of the file.
+type Recipe struct {
+	Version int
+	Name    string
+	Sources []Source
+	Steps   []Step
+	Outputs []Output
+	Gates   []Gate
+
+	// File is the path the recipe was read from, Dir its folder: relative
+	// source paths start there.
+	File string
+	Dir  string
+}
+
+// SourceKind says how a source is reached.
+type SourceKind string
+
+// The kinds of sources.
+const (
+	SourceDir      SourceKind = "dir"
+	SourceFile     SourceKind = "file"
+	SourceGGUF     SourceKind = "gguf"
+	SourceURL      SourceKind = "url"
+	SourceHF       SourceKind = "hf"
+	SourceArtifact SourceKind = "artifact"
+)
+
+// Source is one entry of sources: {hf: org/name@revision} and the like.
+type Source struct {
+	Name   string
+	Kind   SourceKind
+	Value  string
+	SHA256 string // optional pinned digest of file:, gguf: and url:, lower-case hex
+	Pos    Pos
+}
+
+// Step is one entry of steps. Params is the step's own struct (TieHead, Pad,
+// Quantize, Convert), never nil.
+type Step struct {
+	Kind   string
+	ID     string
+	Params any
+	Pos    Pos
+}
+
+// Convert says how a Hugging Face model becomes GGUF: what
+// convert_hf_to_gguf.py takes as flags. It is implied, with outtype f16,
+// before the first step or output that needs GGUF form.
+type Convert struct {
+	OutType   string // f32, f16, bf16, q8_0 or auto
+	ModelName string // --model-name
+}
+
+// TieHead drops the output head so that the embedding serves for both.
+type TieHead struct {
+	Force bool // throw away a head that differs from the embedding
+}
+
+// Pad grows axes with zeros so that the function stays the same. A zero field
+// pads nothing.
+type Pad struct {
+	FFN   int64 // feed-forward width to the next multiple
+	Vocab int64 // vocabulary rows to the next multiple
+}
+
+// Rule picks a type for the tensors that match; the first match wins. Match is
+// a regular expression searched in the GGUF name, Role one of the roles of the
+// reference; a rule has one of them or both (then both must hold).
+type Rule struct {
+	Match string
+	Role  string
+	Type  string
+	Pos   Pos
+}
+
+// Quantize chooses tensor types. Exactly one of Type and Preset is set.
+type Quantize struct {
+	Type          string // one type for all tensors that llama-quantize would touch (--pure)
+	Preset        string // llama-quantize's mix of that name
+	Pure          bool   // with Preset: no mix, as --pure
+	Fallback      string // type for rows that do not divide into blocks, with Type and rules
+	OutputType    string // --output-tensor-type
+	EmbeddingType string // --token-embedding-type
+	Rules         []Rule
+	TypePos       Pos
+}
+
+// Output is one file to write.
+type Output struct {
+	Format  string // gguf or kmcu
+	File    string // relative, stays inside -o
+	OutType string // gguf from a Hugging Face model without a convert step
+	Flash   int64  // kmcu: partition size in bytes, 0 for none
+	Align   string // kmcu: row (default) or none
+	MaxSeq  int64  // kmcu: overrides max_position_embeddings in the header, 0 for none
+	Pos     Pos
+}
+
+// Gate is a condition that the written artifact must meet.
+type Gate struct {
+	Kind   string // tensors
+	Params any
+	Pos    Pos
+}
+
+// TensorsGate bounds the per-tensor errors of the artifact against its source.
+type TensorsGate struct {
+	MinSNRdB *float64
+	MaxAbs   *float64
+	MaxRMS   *float64
+}
