@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 
+	"quern/formats/gguf"
 	"quern/tensor"
 )
 
@@ -56,4 +57,149 @@ type FileSet interface {
 	ReadFile(ctx context.Context, path string, limit int64) ([]byte, error)
 	// Open gives random access to a large file.
 	Open(ctx context.Context, path string) (tensor.Blob, error)
+}
+
+// Note is something the user should know about a model: what was assumed,
+// ignored or lost. Subject names a tensor, a key or a file, and may be empty.
+type Note struct {
+	Subject string
+	Text    string
+}
+
+// String writes the note as one sentence.
+func (n Note) String() string {
+	if n.Subject == "" {
+		return n.Text
+	}
+	return n.Subject + ": " + n.Text
+}
+
+// PlanInfo says where a tensor of a converted model comes from, for plans: the
+// type of its source and why it has its own.
+type PlanInfo struct {
+	From   tensor.Type
+	Reason string
+}
+
+// Model is a language model without its weights at hand: they are lazy. A Model
+// is immutable; what changes one returns a copy, and slices in it are never
+// written to after it has been handed out.
+type Model struct {
+	Form Form
+	// Name is the folder's or repository's last name in HF form, the file's in
+	// the others.
+	Name string
+	// Config is config.json, in HF form only.
+	Config *Config
+	// Files are the side files, such as those of the tokenizer, in HF form
+	// only.
+	Files FileSet
+	// Meta is the metadata, in GGUF form only.
+	Meta *gguf.Metadata
+	// Tensors are in file order.
+	Tensors []*tensor.Tensor
+	// Plan has one entry a tensor, or is empty.
+	Plan []PlanInfo
+	// Notes gather from the source on.
+	Notes []Note
+}
+
+// Info gives the plan entry of the i-th tensor; without one, the tensor's own
+// type and no reason.
+func (m *Model) Info(i int) PlanInfo {
+	if i < len(m.Plan) {
+		return m.Plan[i]
+	}
+	return PlanInfo{From: m.Tensors[i].Type}
+}
+
+// Tensor finds a tensor by name, or nil.
+func (m *Model) Tensor(name string) *tensor.Tensor {
+	for _, t := range m.Tensors {
+		if t.Name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// ID says what a tensor name stands for in this model.
+func (m *Model) ID(name string) (ID, bool) {
+	switch m.Form {
+	case GGUF:
+		return GGUFID(name)
+	case HF:
+		if f, ok := FamilyOf(m.Config.Architecture()); ok {
+			return HFID(f, name)
+		}
+	}
+	return ID{}, false
+}
+
+// ByRole finds the tensor of a role, layer and suffix; layer is -1 for those
+// outside layers. It gives nil when there is none.
+func (m *Model) ByRole(r Role, layer int, suffix string) *tensor.Tensor {
+	for _, t := range m.Tensors {
+		if id, ok := m.ID(t.Name); ok && id.Role == r && id.Layer == layer && id.Suffix == suffix {
+			return t
+		}
+	}
+	return nil
+}
+
+// WithTensors returns a copy with other tensors. Plan entries follow their
+// tensors by name; new tensors get one that says only their type.
+func (m *Model) WithTensors(ts []*tensor.Tensor) *Model {
+	c := *m
+	c.Tensors = ts
+	if len(m.Plan) > 0 {
+		at := make(map[string]int, len(m.Tensors))
+		for i, t := range m.Tensors {
+			at[t.Name] = i
+		}
+		c.Plan = make([]PlanInfo, len(ts))
+		for i, t := range ts {
+			if old, ok := at[t.Name]; ok {
+				c.Plan[i] = m.Info(old)
+			} else {
+				c.Plan[i] = PlanInfo{From: t.Type}
+			}
+		}
+	}
+	return &c
+}
+
+// WithPlan returns a copy with other tensors and their plan entries.
+func (m *Model) WithPlan(ts []*tensor.Tensor, plan []PlanInfo) *Model {
+	c := *m
+	c.Tensors, c.Plan = ts, plan
+	return &c
+}
+
+// WithConfig returns a copy with changed config values.
+func (m *Model) WithConfig(settings ...Setting) (*Model, error) {
+	if m.Form != HF {
+		return nil, fmt.Errorf("%w: a %s model has no config", ErrForm, m.Form)
+	}
+	cfg, err := m.Config.With(settings...)
+	if err != nil {
+		return nil, err
+	}
+	c := *m
+	c.Config = cfg
+	return &c, nil
+}
+
+// WithMeta returns a copy with other metadata.
+func (m *Model) WithMeta(meta *gguf.Metadata) *Model {
+	c := *m
+	c.Meta = meta
+	return &c
+}
+
+// WithNotes returns a copy with more notes.
+func (m *Model) WithNotes(notes ...Note) *Model {
+	c := *m
+	c.Notes = append(append([]Note(nil), m.Notes...), notes...)
+	return &c
 }
