@@ -1,0 +1,220 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"hash"
+	"io"
+
+	"quern/artifacts"
+	"quern/internal/ordered"
+	"quern/tensor"
+)
+
+// EmitOptions bound an emission. They never change a byte of it.
+type EmitOptions struct {
+	Jobs   int   // workers; 0 means one a CPU
+	Memory int64 // bytes for rows in flight; 0 means ordered.DefaultBudget
+	Events Events
+}
+
+// Written says what an emission wrote.
+type Written struct {
+	Digest  artifacts.Digest
+	Size    int64
+	Tensors []TensorRecord
+}
+
+// TensorRecord is one tensor of a written file.
+type TensorRecord struct {
+	Name   string
+	SHA256 artifacts.Digest
+}
+
+// A piece is the unit of work: some rows of one item.
+type piece struct {
+	item     int
+	first, n int64
+}
+
+// maxPiece keeps a piece's float32 form inside a core's caches, minPiece keeps
+// the cost of handing it over small beside the work.
+const (
+	maxPiece = 1 << 20
+	minPiece = 64 << 10
+)
+
+// pieces cuts every item into runs of rows of about the same size. The cut
+// depends on the budget, the bytes do not.
+func pieces(l *Layout, opt EmitOptions) []piece {
+	target := opt.Memory / 64
+	if target > maxPiece || target <= 0 {
+		target = maxPiece
+	}
+	if target < minPiece {
+		target = minPiece
+	}
+	var out []piece
+	for i, it := range l.Items {
+		t := it.Tensor
+		per := t.RowBytes()
+		if f := t.Shape.RowLen() * 4; f > per {
+			per = f // the float32 row that most views go through
+		}
+		n := int64(1)
+		if per > 0 && per < target {
+			n = target / per
+		}
+		for first := int64(0); first < t.Rows(); first += n {
+			if n > t.Rows()-first {
+				n = t.Rows() - first
+			}
+			out = append(out, piece{i, first, n})
+		}
+	}
+	return out
+}
+
+// RowReader produces rows of an item: from the tensor itself, or from a store
+// that has them already.
+type RowReader func(ctx context.Context, item int, dst []byte, first, n int64) error
+
+// Emit writes a planned file to w in order: header, tensors, zeros between them.
+// Rows are made in parallel and written by the calling goroutine alone.
+func Emit(ctx context.Context, l *Layout, read RowReader, w io.Writer, opt EmitOptions) (*Written, error) {
+	if err := l.check(); err != nil {
+		return nil, err
+	}
+	if opt.Events == nil {
+		opt.Events = NoEvents{}
+	}
+	if read == nil {
+		read = func(ctx context.Context, i int, dst []byte, first, n int64) error {
+			return l.Items[i].Tensor.ReadRows(ctx, dst, first, n)
+		}
+	}
+	e := &emission{layout: l, w: w, all: artifacts.NewHash(), opt: opt, item: -1,
+		out: &Written{Tensors: make([]TensorRecord, 0, len(l.Items))}}
+	opt.Events.Event(Event{Kind: EventOutput, Output: l.File, Total: l.Size})
+	if err := e.write(l.Header); err != nil {
+		return nil, err
+	}
+	ps := pieces(l, opt)
+	cost := func(i int) int64 { return ps[i].n * l.Items[ps[i].item].Tensor.RowBytes() }
+	work := func(ctx context.Context, i int, buf []byte) ([]byte, error) {
+		p := ps[i]
+		if err := read(ctx, p.item, buf, p.first, p.n); err != nil {
+			return nil, fmt.Errorf("%s: tensor %s, rows %d to %d: %w", l.File, l.Items[p.item].Tensor.Name, p.first, p.first+p.n-1, err)
+		}
+		return buf, nil
+	}
+	emit := func(i int, b []byte) error { return e.piece(ps[i], b) }
+	err := ordered.Run(ctx, ordered.Options{Jobs: opt.Jobs, Budget: opt.Memory}, len(ps), cost, work, emit)
+	if err != nil {
+		return nil, err
+	}
+	return e.finish()
+}
+
+// emission is the writing side: one goroutine, strictly in file order.
+type emission struct {
+	layout *Layout
+	w      io.Writer
+	all    hash.Hash
+	one    hash.Hash
+	item   int // the item being written, -1 before the first
+	at     int64
+	opt    EmitOptions
+	out    *Written
+}
+
+var zeros [64 << 10]byte
+
+func (e *emission) write(b []byte) error {
+	e.all.Write(b)
+	n, err := e.w.Write(b)
+	e.at += int64(n)
+	if err != nil {
+		return fmt.Errorf("%s: at offset %d: %w", e.layout.File, e.at, err)
+	}
+	return nil
+}
+
+func (e *emission) padTo(off int64) error {
+	for e.at < off {
+		n := off - e.at
+		if n > int64(len(zeros)) {
+			n = int64(len(zeros))
+		}
+		if err := e.write(zeros[:n]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *emission) piece(p piece, b []byte) error {
+	// Items without rows have no piece: they are opened and closed on the way.
+	for e.item < p.item {
+		e.closeItem()
+		if err := e.openItem(); err != nil {
+			return err
+		}
+	}
+	e.one.Write(b)
+	if err := e.write(b); err != nil {
+		return err
+	}
+	e.opt.Events.Event(Event{Kind: EventProgress, Output: e.layout.File, Done: e.at, Total: e.layout.Size})
+	return nil
+}
+
+func (e *emission) openItem() error {
+	e.item++
+	it := e.layout.Items[e.item]
+	e.one = artifacts.NewHash()
+	e.opt.Events.Event(Event{Kind: EventTensor, Output: e.layout.File, Tensor: it.Tensor.Name, Done: int64(e.item), Total: int64(len(e.layout.Items))})
+	return e.padTo(it.Offset)
+}
+
+func (e *emission) closeItem() {
+	if e.item < 0 {
+		return
+	}
+	e.out.Tensors = append(e.out.Tensors, TensorRecord{
+		Name:   e.layout.Items[e.item].Tensor.Name,
+		SHA256: artifacts.SumHash(e.one),
+	})
+}
+
+func (e *emission) finish() (*Written, error) {
+	for e.item < len(e.layout.Items)-1 {
+		e.closeItem()
+		if err := e.openItem(); err != nil {
+			return nil, err
+		}
+	}
+	e.closeItem()
+	if err := e.padTo(e.layout.Size); err != nil {
+		return nil, err
+	}
+	if e.at != e.layout.Size {
+		return nil, fmt.Errorf("%s: %w: wrote %d bytes, planned %d", e.layout.File, ErrLayout, e.at, e.layout.Size)
+	}
+	e.out.Size = e.at
+	e.out.Digest = artifacts.SumHash(e.all)
+	return e.out, nil
+}
+
+// fetchNeeds lists, in the order of writing, the ranges of source files that an
+// output reads.
+func fetchNeeds(l *Layout, skip func(item int) bool) []tensor.Extent {
+	var out []tensor.Extent
+	for i, it := range l.Items {
+		if skip != nil && skip(i) {
+			continue
+		}
+		out = append(out, it.Tensor.Origin...)
+	}
+	return out
+}

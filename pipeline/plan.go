@@ -1,0 +1,185 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"quern/model"
+	"quern/tensor"
+)
+
+// Project is a recipe made concrete: how to open its sources, what to do and
+// what to write.
+type Project struct {
+	Name string
+	// Recipe is the canonical form of the recipe, for keys and provenance.
+	Recipe []byte
+	// Open opens the sources in recipe order. It is called again when local
+	// files had to be hashed first; opening reads headers only.
+	Open     func(ctx context.Context) ([]*Source, error)
+	Stages   []PlacedStage
+	Emitters []PlacedEmitter
+	Gates    []PlacedGate
+}
+
+// PlacedStage is a stage with the recipe position that errors name.
+type PlacedStage struct {
+	Stage Stage
+	Where string
+}
+
+// PlacedEmitter is an emitter with the recipe position that errors name.
+type PlacedEmitter struct {
+	Emitter Emitter
+	Where   string
+}
+
+// Lossy marks a stage after which values are no longer those of the source up
+// to a declared change; what it is given is the reference to compare with.
+type Lossy interface{ Lossy() }
+
+// Plan is a build laid out: sources opened, models linked, every output planned
+// to the byte, no weights read.
+type Plan struct {
+	Project *Project
+	Sources []*Source
+	// Models[0] is the base source's model, Models[i+1] what stage i made.
+	Models []*model.Model
+	// Reference is the model before the first lossy stage.
+	Reference *model.Model
+	Layouts   []*Layout
+}
+
+// NewPlan opens the sources and plans everything. Close the plan when done.
+func NewPlan(ctx context.Context, prj *Project) (*Plan, error) {
+	sources, err := prj.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{Project: prj, Sources: sources}
+	if err := p.link(ctx); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// Base is the source that the steps start from: the one called base, else the
+// only one that is a model.
+func (p *Plan) Base() (*Source, error) {
+	var models []*Source
+	for _, s := range p.Sources {
+		if s.Name == "base" && s.Model != nil {
+			return s, nil
+		}
+		if s.Model != nil {
+			models = append(models, s)
+		}
+	}
+	switch len(models) {
+	case 1:
+		return models[0], nil
+	case 0:
+		return nil, fmt.Errorf("%w: no source is a model; give one as dir:, hf: or gguf:", ErrRecipe)
+	}
+	return nil, fmt.Errorf("%w: %d sources are models and none is called base; call the one that the steps start from base", ErrRecipe, len(models))
+}
+
+func (p *Plan) link(ctx context.Context) error {
+	base, err := p.Base()
+	if err != nil {
+		return err
+	}
+	m := base.Model
+	p.Models = append(p.Models, m)
+	for _, st := range p.Project.Stages {
+		if _, ok := st.Stage.(Lossy); ok && p.Reference == nil {
+			p.Reference = m
+		}
+		next, err := st.Stage.Plan(ctx, m)
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", st.Where, st.Stage.Name(), err)
+		}
+		m = next
+		p.Models = append(p.Models, m)
+	}
+	if p.Reference == nil {
+		p.Reference = m
+	}
+	for _, em := range p.Project.Emitters {
+		l, err := em.Emitter.Plan(ctx, m)
+		if err != nil {
+			return fmt.Errorf("%s: %w", em.Where, err)
+		}
+		if err := l.check(); err != nil {
+			return err
+		}
+		if l.MaxSize > 0 && l.Size > l.MaxSize {
+			return fmt.Errorf("%s: %w: %s is %d bytes, %d more than the %d that it may have",
+				em.Where, ErrTooLarge, l.File, l.Size, l.Size-l.MaxSize, l.MaxSize)
+		}
+		p.Layouts = append(p.Layouts, l)
+	}
+	return nil
+}
+
+// ErrTooLarge marks an output that does not fit its partition.
+var ErrTooLarge = errors.New("output too large")
+
+// Close releases the sources.
+func (p *Plan) Close() error {
+	var errs []error
+	for _, s := range p.Sources {
+		if s.Close != nil {
+			errs = append(errs, s.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Notes collects what sources, models and layouts have to say, in that order,
+// each once.
+func (p *Plan) Notes() []string {
+	var out []string
+	seen := map[string]bool{}
+	add := func(list []string) {
+		for _, n := range list {
+			if !seen[n] {
+				seen[n] = true
+				out = append(out, n)
+			}
+		}
+	}
+	for _, s := range p.Sources {
+		add(s.Notes)
+	}
+	for _, m := range p.Models {
+		add(m.Warnings())
+	}
+	for _, l := range p.Layouts {
+		add(l.Notes)
+	}
+	return out
+}
+
+// needs lists what a network source has to deliver for the outputs, in the
+// order of reading. skip says which items come from elsewhere.
+func (p *Plan) needs(skip func(output, item int) bool) map[string][]tensor.Extent {
+	out := map[string][]tensor.Extent{}
+	for o, l := range p.Layouts {
+		for _, e := range fetchNeeds(l, func(i int) bool { return skip != nil && skip(o, i) }) {
+			out[e.Source] = append(out[e.Source], e)
+		}
+	}
+	return out
+}
+
+// digestsKnown reports whether every file that the build reads has a digest.
+func (p *Plan) digestsKnown() bool {
+	for _, s := range p.Sources {
+		if !s.known() {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,82 @@
+package pipeline
+
+import (
+	"context"
+
+	"quern/model"
+	"quern/tensor"
+)
+
+// Source is an opened source of a recipe: a model, or a plain file that a step
+// reads.
+type Source struct {
+	Name string
+	Kind string // dir, file, gguf, url, hf, artifact
+	Ref  string // as the recipe names it
+	// Commit pins what Ref meant: 40 hex digits of a repository, empty for
+	// files.
+	Commit string
+	Model  *model.Model // nil for a plain file
+	// Files lists what the build reads of the source, by path. The digests of
+	// files that are on this machine only may be missing until Digest fills
+	// them in.
+	Files []SourceFile
+	Notes []string
+	// Fetch is set for sources that are read over a network.
+	Fetch Fetcher
+	// Digest computes the SHA-256 of the local files that have none, once, and
+	// remembers it. It is nil when all are known.
+	Digest func(ctx context.Context) error
+	// Check fails if a local file has changed since it was opened.
+	Check func() error
+	Close func() error
+}
+
+// SourceFile is one file of a Source.
+type SourceFile struct {
+	Path string `json:"path"`
+	Size int64  `json:"size"`
+	// SHA256 is lower-case hex, empty while unknown. Files kept in git have
+	// GitOID, the SHA-1 of their blob, until they are read.
+	SHA256 string `json:"sha256,omitempty"`
+	GitOID string `json:"git,omitempty"`
+}
+
+// Fetcher is the part of a network source that the pipeline drives.
+type Fetcher interface {
+	// Need declares, in the order of reading, the ranges that will be read.
+	Need(ctx context.Context, ranges []tensor.Extent) error
+	// Finish verifies what was read. It returns ErrRepaired when bytes that
+	// had been read before were wrong and are right now: the caller starts
+	// its output again.
+	Finish(ctx context.Context) error
+	Stats() FetchStats
+}
+
+// FetchStats counts bytes of a network source.
+type FetchStats struct {
+	Needed   int64 `json:"needed"`   // distinct bytes that the build reads
+	Fetched  int64 `json:"fetched"`  // body bytes received
+	Cached   int64 `json:"cached"`   // bytes served from a local cache
+	Requests int64 `json:"requests"` // HTTP requests sent
+	Retries  int64 `json:"retries"`
+}
+
+// known reports whether all digests are there.
+func (s *Source) known() bool {
+	for _, f := range s.Files {
+		if f.SHA256 == "" && f.GitOID == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// bytes is the size of all files that are read.
+func (s *Source) bytes() int64 {
+	var n int64
+	for _, f := range s.Files {
+		n += f.Size
+	}
+	return n
+}

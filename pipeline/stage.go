@@ -1,0 +1,99 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+
+	"quern/artifacts"
+	"quern/model"
+	"quern/tensor"
+)
+
+// Stage turns one model into the next without reading weights: it returns a
+// model whose tensors know how to make their rows from those of the input.
+//
+// A stage promises that tensors with equal derivation keys have equal bytes, so
+// it derives the key of each tensor that it changes from its own name and
+// version, its parameters and the keys of the tensors below.
+type Stage interface {
+	// Name is the step's name in recipes.
+	Name() string
+	Plan(ctx context.Context, in *model.Model) (*model.Model, error)
+}
+
+// Measurer is a Stage that can say, by reading weights, what it has lost. It is
+// asked once before an output is written.
+type Measurer interface {
+	Stage
+	// Measure returns sentences for the user.
+	Measure(ctx context.Context, in *model.Model) ([]string, error)
+}
+
+// Emitter lays out one output file.
+type Emitter interface {
+	Plan(ctx context.Context, in *model.Model) (*Layout, error)
+}
+
+// Layout is an output file planned to the last byte, without its data.
+type Layout struct {
+	File      string // relative path
+	Format    string // gguf, kmcu
+	MediaType string
+	// Version names the emitter's code; it is part of the output's key and
+	// changes whenever the same model would give other bytes.
+	Version string
+	Header  []byte
+	Items   []Item
+	// Size is the size of the file. Bytes that neither the header nor an item
+	// covers are zero.
+	Size  int64
+	Notes []string
+	// MaxSize is a limit such as a flash partition, 0 for none.
+	MaxSize int64
+	// Model is the model as it is written, for those who compare.
+	Model *model.Model
+}
+
+// Item is one tensor of a Layout.
+type Item struct {
+	Tensor *tensor.Tensor
+	Offset int64 // from the start of the file
+	// From is the type of the source tensor, Reason says why it became
+	// Tensor.Type.
+	From   tensor.Type
+	Reason string
+}
+
+// check makes sure that items follow each other inside the file, which the
+// writer relies on.
+func (l *Layout) check() error {
+	at := int64(len(l.Header))
+	for _, it := range l.Items {
+		if err := it.Tensor.Validate(); err != nil {
+			return fmt.Errorf("%s: %w", l.File, err)
+		}
+		if it.Offset < at {
+			return fmt.Errorf("%s: tensor %s: %w: offset %d lies before %d, the end of what precedes it",
+				l.File, it.Tensor.Name, ErrLayout, it.Offset, at)
+		}
+		at = it.Offset + it.Tensor.Bytes()
+	}
+	if at > l.Size {
+		return fmt.Errorf("%s: %w: planned size %d is under the end of the data %d", l.File, ErrLayout, l.Size, at)
+	}
+	return nil
+}
+
+// Key is the derivation key of the whole file; zero when any tensor has none.
+func (l *Layout) Key() tensor.Key {
+	keys := make([]tensor.Key, 0, len(l.Items))
+	for _, it := range l.Items {
+		keys = append(keys, it.Tensor.Key)
+	}
+	head := artifacts.Sum(l.Header)
+	params := fmt.Sprintf("%s header %s size %d", l.Format, head, l.Size)
+	for _, it := range l.Items {
+		params += fmt.Sprintf(" %d", it.Offset)
+	}
+	return tensor.Derive("emit/"+l.Version, params, keys...)
+}

@@ -1,0 +1,385 @@
+// Package quantize is the step that chooses a type for every tensor of a GGUF
+// model: one type for all, or llama-quantize's mix under a preset's name, with
+// rules of the recipe on top.
+//
+// A model in Hugging Face form is converted first, to F16 as
+// convert_hf_to_gguf.py does unless the recipe says otherwise, so that the
+// result is byte for byte that of the two tools in a row.
+package quantize
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"quern/formats/gguf"
+	"quern/model"
+	"quern/model/convert"
+	"quern/recipes"
+	"quern/tensor"
+	"quern/tensor/view"
+)
+
+var (
+	// ErrPreset marks a preset name that llama-quantize does not have.
+	ErrPreset = errors.New("unknown preset")
+	// ErrRows marks rows that do not divide into the blocks of the type asked
+	// for, where no fallback is named.
+	ErrRows = errors.New("rows do not divide into blocks")
+	// ErrRequantize marks a source tensor that is quantized already.
+	ErrRequantize = errors.New("source is quantized already")
+	// ErrRule marks a rule that no tensor meets.
+	ErrRule = errors.New("rule matches no tensor that may be quantized")
+)
+
+// Stage is the step.
+type Stage struct {
+	p recipes.Quantize
+
+	ft       ftype
+	pure     bool
+	strict   bool // no fallback but the recipe's
+	fallback tensor.Type
+	output   tensor.Type
+	embed    tensor.Type
+	rules    []rule
+}
+
+type rule struct {
+	re   *regexp.Regexp
+	role string
+	t    tensor.Type
+	pos  recipes.Pos
+}
+
+// New checks the parameters of a quantize step.
+func New(p recipes.Quantize) (*Stage, error) {
+	s := &Stage{p: p, pure: p.Pure}
+	var err error
+	if p.Type != "" {
+		t, err := tensor.ParseType(p.Type)
+		if err != nil {
+			return nil, err
+		}
+		ft, ok := ftypeOfType(t)
+		if !ok {
+			return nil, fmt.Errorf("%s: no GGUF file type; a type that llama.cpp can load is needed here", t)
+		}
+		s.ft, s.pure, s.strict = ft, true, true
+		s.ft.def = t
+	} else if s.ft, err = presetByName(p.Preset); err != nil {
+		return nil, err
+	}
+	for _, o := range []struct {
+		name string
+		text string
+		to   *tensor.Type
+	}{{"fallback", p.Fallback, &s.fallback}, {"output-type", p.OutputType, &s.output}, {"embedding-type", p.EmbeddingType, &s.embed}} {
+		if o.text == "" {
+			continue
+		}
+		if *o.to, err = tensor.ParseType(o.text); err != nil {
+			return nil, fmt.Errorf("%s: %w", o.name, err)
+		}
+	}
+	for _, r := range p.Rules {
+		c := rule{role: r.Role, pos: r.Pos}
+		if c.t, err = tensor.ParseType(r.Type); err != nil {
+			return nil, fmt.Errorf("%s: %w", r.Pos, err)
+		}
+		if r.Match != "" {
+			if c.re, err = regexp.Compile(r.Match); err != nil {
+				return nil, fmt.Errorf("%s: match: %w", r.Pos, err)
+			}
+		}
+		s.rules = append(s.rules, c)
+	}
+	return s, nil
+}
+
+// Name is the step's name.
+func (s *Stage) Name() string { return "quantize" }
+
+// Lossy marks the stage as one that changes values beyond a declared transform.
+func (s *Stage) Lossy() {}
+
+// intermediate is the outtype of the implied conversion. A float type is
+// reached in one rounding from the source.
+func (s *Stage) intermediate() string {
+	switch s.ft.def {
+	case tensor.F32, tensor.BF16:
+		return strings.ToLower(s.ft.def.String())
+	}
+	return "f16"
+}
+
+// Plan picks the types and links the casts.
+func (s *Stage) Plan(ctx context.Context, in *model.Model) (*model.Model, error) {
+	if in.Form == model.HF {
+		g, err := convert.ToGGUF(ctx, in, convert.Options{OutType: s.intermediate()})
+		if err != nil {
+			return nil, err
+		}
+		in = g
+	}
+	if in.Form != model.GGUF {
+		return nil, fmt.Errorf("a %s model cannot be quantized again; start from its source", in.Form)
+	}
+	order := visitOrder(in)
+	m, err := mixModelOf(in)
+	if err != nil {
+		return nil, err
+	}
+	x := &mixer{ft: s.ft, m: m}
+	used := make([]bool, len(s.rules))
+	ts := make([]*tensor.Tensor, 0, len(order))
+	infos := make([]model.PlanInfo, 0, len(order))
+	for _, i := range order {
+		t, info := in.Tensors[i], in.Info(i)
+		t = t.With(func(n *tensor.Tensor) { n.Shape = dropOnes(n.Shape) })
+		if quantizable(t.Name, len(t.Shape)) {
+			to, why, err := s.choose(x, in, t, used)
+			if err != nil {
+				return nil, err
+			}
+			if t, err = s.cast(t, to); err != nil {
+				return nil, err
+			}
+			info.Reason = why
+		}
+		ts, infos = append(ts, t), append(infos, info)
+	}
+	for i, u := range used {
+		if !u {
+			return nil, fmt.Errorf("%s: %w: %s; names are those of the GGUF file, such as blk.0.ffn_down.weight, and norms are never quantized",
+				s.rules[i].pos, ErrRule, s.rules[i])
+		}
+	}
+	meta, notes := s.metadata(in.Meta)
+	return in.WithMeta(meta).WithPlan(ts, infos).WithNotes(notes...), nil
+}
+
+func (r rule) String() string {
+	var parts []string
+	if r.re != nil {
+		parts = append(parts, fmt.Sprintf("match %q", r.re))
+	}
+	if r.role != "" {
+		parts = append(parts, fmt.Sprintf("role %q", r.role))
+	}
+	return strings.Join(parts, " and ")
+}
+
+// choose gives the type of one tensor that may be quantized.
+func (s *Stage) choose(x *mixer, in *model.Model, t *tensor.Tensor, used []bool) (tensor.Type, string, error) {
+	row := t.Shape.RowLen()
+	first := s.firstRule(in, t.Name, used)
+	switch {
+	case s.embed != tensor.Invalid && categoryOf(t.Name) == catEmbedding && (t.Name == "token_embd.weight" || first < 0):
+		return s.embed, "embedding-type", nil
+	case s.output != tensor.Invalid && t.Name == "output.weight":
+		return s.output, "output-type", nil
+	}
+	to, why := s.ft.def, "type "+s.ft.def.String()
+	if !s.strict {
+		why = "preset " + s.ft.name
+	}
+	switch {
+	case first >= 0:
+		to, why = s.rules[first].t, "rule "+s.rules[first].String()
+	case s.pure || !isQuantized(s.ft.def):
+		// One type for everything.
+	default:
+		experts := int64(1)
+		if len(t.Shape) > 2 {
+			experts = t.Shape[len(t.Shape)-3]
+		}
+		// With no head of its own the embedding is the head, and then
+		// output-type is meant for it.
+		if s.output != tensor.Invalid && !x.m.hasOutput && categoryOf(t.Name) == catEmbedding {
+			return s.output, "output-type, tied head", nil
+		}
+		to, why = x.pick(t.Name, row, experts)
+	}
+	return s.fit(t, to, why)
+}
+
+func isQuantized(t tensor.Type) bool { return t.IsBlock() }
+
+// firstRule finds the rule that decides a tensor, or -1. A rule that any tensor
+// meets counts as used, even when an earlier one decides.
+func (s *Stage) firstRule(in *model.Model, name string, used []bool) int {
+	first := -1
+	for i, r := range s.rules {
+		if r.re != nil && !r.re.MatchString(name) || r.role != "" && !hasRole(in, name, r.role) {
+			continue
+		}
+		used[i] = true
+		if first < 0 {
+			first = i
+		}
+	}
+	return first
+}
+
+// hasRole reports whether a tensor has a role, or one of the groups of roles
+// that rules may name.
+func hasRole(in *model.Model, name, role string) bool {
+	id, ok := in.ID(name)
+	if !ok {
+		return false
+	}
+	r := string(id.Role)
+	switch role {
+	case "experts":
+		return id.Role.IsExpert()
+	case "attention":
+		return strings.HasPrefix(r, "attn_") && !id.Role.IsNorm()
+	case "feed-forward":
+		return strings.HasPrefix(r, "ffn_") && !id.Role.IsNorm()
+	case "embedding":
+		return id.Role == model.TokenEmbd
+	case "head":
+		return id.Role == model.Output || id.Role == model.TokenEmbd && in.ByRole(model.Output, -1, ".weight") == nil
+	}
+	return r == role
+}
+
+// RoleGroups lists the groups that a rule's role may name besides the roles of
+// package model.
+func RoleGroups() []string {
+	return []string{"attention", "embedding", "experts", "feed-forward", "head"}
+}
+
+// fit replaces a type whose blocks do not divide the rows.
+func (s *Stage) fit(t *tensor.Tensor, to tensor.Type, why string) (tensor.Type, string, error) {
+	row := t.Shape.RowLen()
+	if row%to.BlockValues() == 0 {
+		return to, why, nil
+	}
+	if s.fallback != tensor.Invalid {
+		if row%s.fallback.BlockValues() != 0 {
+			return 0, "", fmt.Errorf("tensor %s: %w: rows of %d values fit neither %s (blocks of %d) nor the fallback %s (blocks of %d); fallback: F16 always fits",
+				t.Name, ErrRows, row, to, to.BlockValues(), s.fallback, s.fallback.BlockValues())
+		}
+		return s.fallback, fmt.Sprintf("fallback: rows of %d do not divide into %s blocks of %d", row, to, to.BlockValues()), nil
+	}
+	if s.strict {
+		return 0, "", s.rowsError(t, to)
+	}
+	f, ok := fallback(to, row)
+	if !ok {
+		return 0, "", s.rowsError(t, to)
+	}
+	return f, fmt.Sprintf("%s; rows of %d do not divide into %s blocks of %d", why, row, to, to.BlockValues()), nil
+}
+
+func (s *Stage) rowsError(t *tensor.Tensor, to tensor.Type) error {
+	row, block := t.Shape.RowLen(), to.BlockValues()
+	padded := (row + block - 1) / block * block
+	hint := ""
+	if id, ok := model.GGUFID(t.Name); ok {
+		switch id.Role {
+		case model.FFNDown, model.FFNDownExps:
+			hint = fmt.Sprintf("pad the feed-forward width to %d (step pad: {ffn: %d}), ", padded, block)
+		}
+	}
+	return fmt.Errorf("tensor %s: %w: its rows have %d values and a block of %s has %d; %sset fallback: F16, or give it a type with a rule",
+		t.Name, ErrRows, row, to, block, hint)
+}
+
+func (s *Stage) cast(t *tensor.Tensor, to tensor.Type) (*tensor.Tensor, error) {
+	if t.Type == to {
+		return t, nil
+	}
+	if isQuantized(t.Type) && !s.p.AllowRequantize {
+		return nil, fmt.Errorf("tensor %s: %w: it is %s and would become %s, with the errors of both; start from a float source, or set allow-requantize: true",
+			t.Name, ErrRequantize, t.Type, to)
+	}
+	return view.Cast(t, to, view.CastOptions{})
+}
+
+// visitOrder is llama-quantize's: tensors outside layers first, then layer by
+// layer, byte-wise by name within each. The file is written in this order.
+func visitOrder(in *model.Model) []int {
+	order := make([]int, len(in.Tensors))
+	layer := make([]int, len(in.Tensors))
+	for i, t := range in.Tensors {
+		order[i], layer[i] = i, -1
+		if n, ok := blockNumber(t.Name); ok {
+			layer[i] = n
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(layer[a], layer[b]), strings.Compare(in.Tensors[a].Name, in.Tensors[b].Name))
+	})
+	return order
+}
+
+// dropOnes leaves out outer axes of length 1, which llama.cpp does not write.
+func dropOnes(s tensor.Shape) tensor.Shape {
+	for len(s) > 1 && s[0] == 1 {
+		s = s[1:]
+	}
+	return s
+}
+
+func mixModelOf(in *model.Model) (mixModel, error) {
+	var m mixModel
+	var err error
+	if m.arch, err = in.Meta.Text("general.architecture"); err != nil {
+		return m, err
+	}
+	get := func(key string) int {
+		v, ok := in.Meta.Get(m.arch + "." + key)
+		if !ok {
+			return 0
+		}
+		if n, err := gguf.AsInt[int32](v); err == nil {
+			return int(n)
+		}
+		// Head counts by layer: the first layer's counts.
+		if list, err := gguf.AsInts[int32](v); err == nil && len(list) > 0 {
+			return int(list[0])
+		}
+		return 0
+	}
+	m.layers = get("block_count")
+	m.heads = get("attention.head_count")
+	m.kvHeads = m.heads
+	if in.Meta.Has(m.arch + ".attention.head_count_kv") {
+		m.kvHeads = get("attention.head_count_kv")
+	}
+	m.experts = get("expert_count")
+	for _, t := range in.Tensors {
+		if t.Name == "output.weight" {
+			m.hasOutput = true
+		}
+		if categoryOf(t.Name) == catAttnV {
+			m.attnV++
+		}
+	}
+	return m, nil
+}
+
+// metadata is that of the input with llama-quantize's changes.
+func (s *Stage) metadata(in *gguf.Metadata) (*gguf.Metadata, []model.Note) {
+	out := in.Clone()
+	var notes []model.Note
+	for _, key := range []string{"general.quantization_version", "general.file_type", "split.no", "split.count", "split.tensors.count"} {
+		out.Delete(key)
+	}
+	if v, ok := out.Get(gguf.KeyAlignment); ok {
+		if n, err := gguf.AsInt[int64](v); err != nil || n != gguf.DefaultAlignment {
+			out.Delete(gguf.KeyAlignment)
+			notes = append(notes, model.Note{Subject: gguf.KeyAlignment, Text: fmt.Sprintf("dropped: the file is laid out with the default of %d", gguf.DefaultAlignment)})
+		}
+	}
+	out.Append("general.quantization_version", gguf.Scalar(uint32(2)))
+	out.Append("general.file_type", gguf.Scalar(s.ft.id))
+	return out, notes
+}
