@@ -1,0 +1,39 @@
+package kmcu
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrFormat marks a file that breaks a rule of the format.
+	ErrFormat = errors.New("bad KMCU file")
+	// ErrNotKMCU marks a file of another format.
+	ErrNotKMCU = errors.New("not a KMCU file")
+	// ErrVersion marks a version that is not read.
+	ErrVersion = errors.New("unsupported KMCU version")
+	// ErrTruncated marks a file that ends before its directory or data do.
+	ErrTruncated = errors.New("truncated KMCU file")
+	// ErrModel marks tensors that are not those of the header's model.
+	ErrModel = errors.New("tensors do not fit the KMCU header")
+	// ErrWrite marks contents that a KMCU file cannot hold.
+	ErrWrite = errors.New("cannot be written as KMCU")
+	// ErrPartition marks a file that is larger than its flash partition.
+	ErrPartition = errors.New("larger than the flash partition")
+)
+
+// ReadError says where in which file reading failed.
+type ReadError struct {
+	File   string
+	Offset int64  // of the field, from the start of the file
+	Field  string // what was being read
+	Err    error
+}
+
+// Error joins file, offset, field and cause.
+func (e *ReadError) Error() string {
+	return fmt.Sprintf("%s: offset %d: %s: %v", e.File, e.Offset, e.Field, e.Err)
+}
+
+// Unwrap gives the cause.
+func (e *ReadError) Unwrap() error { return e.Err }
