@@ -5,6 +5,10 @@
 // All arithmetic is float32, one rounding per operation, in the written order;
 // products that are added are converted explicitly so that no compiler fuses
 // them. Results never depend on the neighbouring blocks or on earlier calls.
+//
+// A few kernels have AVX2 forms for amd64. They do the scalar code's operations
+// lane by lane and give the same bytes. Build tag noasm leaves them out, the
+// environment variable QUERN_NOASM=1 switches them off.
 package quant
 
 import (
@@ -13,23 +17,44 @@ import (
 	"quern/tensor"
 )
 
-// Codec turns float32 values into the bytes of one tensor type and back. A
-// Codec has no state and may be used by several goroutines at once.
-type Codec interface {
+// Decoder turns the bytes of one tensor type into float32 values. A Decoder
+// has no state and may be used by several goroutines at once.
+type Decoder interface {
 	Type() tensor.Type
 	// Decode fills dst with the values of src; len(dst) is a multiple of the
-	// block and len(src) matches it.
+	// block and len(src) matches it. Any bytes decode to something.
 	Decode(dst []float32, src []byte)
+}
+
+// Codec turns float32 values into the bytes of one tensor type and back.
+type Codec interface {
+	Decoder
 	// EncodeRow writes one row of len(src) values to dst. weights is the
 	// row's importance (len(src) values, each >= 0) or nil. Types that ggml
-	// quantizes without weights ignore it. src must be finite.
+	// quantizes without weights ignore it. src must be finite: see Scan. A
+	// block whose scale is beyond the type's range is written with an
+	// infinite scale, which FirstBadBlock finds.
 	EncodeRow(dst []byte, src, weights []float32)
 }
 
-// For gives the codec of a type, or an error that says which are there.
-func For(t tensor.Type) (Codec, error) {
-	if int(t) < len(codecs) && codecs[t] != nil {
-		return codecs[t], nil
+// DecoderFor gives the decoder of a type that stores numbers. Integer types
+// have none.
+func DecoderFor(t tensor.Type) (Decoder, error) {
+	if int(t) < len(decoders) && decoders[t] != nil {
+		return decoders[t], nil
 	}
-	return nil, fmt.Errorf("%w: no codec for %s", tensor.ErrUnknownType, t)
+	return nil, fmt.Errorf("%w: %s has no decoder to float32", tensor.ErrUnknownType, t)
+}
+
+// For gives the codec of a type that can be written. F64 and the 8-bit floats
+// are read only, with ErrDecodeOnly.
+func For(t tensor.Type) (Codec, error) {
+	d, err := DecoderFor(t)
+	if err != nil {
+		return nil, err
+	}
+	if c, ok := d.(Codec); ok {
+		return c, nil
+	}
+	return nil, fmt.Errorf("%w: %s", ErrDecodeOnly, t)
 }

@@ -1,0 +1,55 @@
+package quant
+
+import (
+	"math"
+	"testing"
+
+	"quern/tensor"
+)
+
+// fuzzDecoder runs any bytes through a decoder: no panic, and finite values
+// unless the block is one that FirstBadBlock reports.
+func fuzzDecoder(f *testing.F, typ tensor.Type) {
+	d, err := DecoderFor(typ)
+	if err != nil {
+		f.Fatal(err)
+	}
+	size, n := int(typ.BlockBytes()), int(typ.BlockValues())
+	for _, b := range []byte{0x00, 0xff, 0x7f, 0x80, 0x3c} {
+		seed := make([]byte, 2*size)
+		for i := range seed {
+			seed[i] = b + byte(i%2)
+		}
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		blocks := min(len(data)/size, 64)
+		data = data[:blocks*size]
+		out := make([]float32, blocks*n)
+		d.Decode(out, data)
+		for b := range blocks {
+			if FirstBadBlock(typ, data[b*size:(b+1)*size]) >= 0 {
+				continue
+			}
+			for i, v := range out[b*n : (b+1)*n] {
+				if v-v != 0 && typ != tensor.F64 {
+					t.Fatalf("block %d value %d is %v (%#x)", b, i, v, math.Float32bits(v))
+				}
+			}
+		}
+	})
+}
+
+func FuzzDecodeF64(f *testing.F)    { fuzzDecoder(f, tensor.F64) }
+func FuzzDecodeF32(f *testing.F)    { fuzzDecoder(f, tensor.F32) }
+func FuzzDecodeF16(f *testing.F)    { fuzzDecoder(f, tensor.F16) }
+func FuzzDecodeBF16(f *testing.F)   { fuzzDecoder(f, tensor.BF16) }
+func FuzzDecodeF8E4M3(f *testing.F) { fuzzDecoder(f, tensor.F8E4M3) }
+func FuzzDecodeF8E5M2(f *testing.F) { fuzzDecoder(f, tensor.F8E5M2) }
+func FuzzDecodeQ4_0(f *testing.F)   { fuzzDecoder(f, tensor.Q4_0) }
+func FuzzDecodeQ4_1(f *testing.F)   { fuzzDecoder(f, tensor.Q4_1) }
+func FuzzDecodeQ5_0(f *testing.F)   { fuzzDecoder(f, tensor.Q5_0) }
+func FuzzDecodeQ5_1(f *testing.F)   { fuzzDecoder(f, tensor.Q5_1) }
+func FuzzDecodeQ8_0(f *testing.F)   { fuzzDecoder(f, tensor.Q8_0) }
+func FuzzDecodeQ6_K(f *testing.F)   { fuzzDecoder(f, tensor.Q6_K) }
+func FuzzDecodeKMCUQ4(f *testing.F) { fuzzDecoder(f, tensor.KMCUQ4) }

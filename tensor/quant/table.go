@@ -1,0 +1,29 @@
+package quant
+
+import "quern/tensor"
+
+// decoders is indexed by type. The writable types are those whose entry is a
+// Codec.
+var decoders = [...]Decoder{
+	tensor.F64:    f64{},
+	tensor.F32:    f32{},
+	tensor.F16:    f16{},
+	tensor.BF16:   bf16{},
+	tensor.F8E4M3: f8e4m3{},
+	tensor.F8E5M2: f8e5m2{},
+
+	tensor.Q4_0: q4_0{},
+	tensor.Q4_1: q4_1{},
+	tensor.Q5_0: q5_0{},
+	tensor.Q5_1: q5_1{},
+	tensor.Q8_0: q8_0{},
+	tensor.Q6_K: q6_K{},
+
+	tensor.KMCUQ4: kmcuQ4{},
+}
+
+// NeedsWeights reports whether ggml refuses to quantize to t without importance
+// weights. The encoders here take nil weights as all ones for these types.
+func NeedsWeights(t tensor.Type) bool {
+	return t == tensor.IQ1_S || t == tensor.IQ2_XXS || t == tensor.IQ2_XS
+}
