@@ -5,9 +5,14 @@
 // reference in docs/ and the JSON Schema for editors are printed from it.
 package recipes
 
-import "fmt"
+import (
+	"fmt"
+	"path/filepath"
+)
 
-// Pos is a place in a recipe file, 1-based.
+// Pos is a place in a recipe file. Line and Column count from 1, columns in
+// characters. For a value that --set gave, File is the override's text and
+// Line is 0.
 type Pos struct {
 	File   string
 	Line   int
@@ -15,7 +20,15 @@ type Pos struct {
 }
 
 // String writes file:line:column.
-func (p Pos) String() string { return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column) }
+func (p Pos) String() string {
+	if p.Line == 0 {
+		return p.File
+	}
+	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
+}
+
+// MarshalText gives String, so that JSON shows positions as messages do.
+func (p Pos) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // Recipe is a parsed recipe. Order is that of the file.
 type Recipe struct {
@@ -30,6 +43,25 @@ type Recipe struct {
 	// source paths start there.
 	File string
 	Dir  string
+}
+
+// Source finds a source by name, or nil.
+func (r *Recipe) Source(name string) *Source {
+	for i := range r.Sources {
+		if r.Sources[i].Name == name {
+			return &r.Sources[i]
+		}
+	}
+	return nil
+}
+
+// Path resolves the value of a dir, file or gguf source: relative ones start
+// at the recipe's folder.
+func (r *Recipe) Path(s *Source) string {
+	if filepath.IsAbs(s.Value) {
+		return s.Value
+	}
+	return filepath.Join(r.Dir, filepath.FromSlash(s.Value))
 }
 
 // SourceKind says how a source is reached.
@@ -55,12 +87,15 @@ type Source struct {
 }
 
 // Step is one entry of steps. Params is the step's own struct (TieHead, Pad,
-// Quantize, Convert), never nil.
+// Quantize, Convert) by value, never nil, with its defaults filled in.
 type Step struct {
 	Kind   string
 	ID     string
 	Params any
 	Pos    Pos
+	IDPos  Pos
+
+	index int // in the file
 }
 
 // Convert says how a Hugging Face model becomes GGUF: what
@@ -102,7 +137,10 @@ type Quantize struct {
 	OutputType    string // --output-tensor-type
 	EmbeddingType string // --token-embedding-type
 	Rules         []Rule
-	TypePos       Pos
+	// AllowRequantize lets a source tensor that is quantized already be
+	// quantized again, with the errors of both.
+	AllowRequantize bool
+	TypePos         Pos
 }
 
 // Output is one file to write.
@@ -116,7 +154,8 @@ type Output struct {
 	Pos     Pos
 }
 
-// Gate is a condition that the written artifact must meet.
+// Gate is a condition that the written artifact must meet. Params is the
+// gate's own struct (TensorsGate) by value.
 type Gate struct {
 	Kind   string // tensors
 	Params any

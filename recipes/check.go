@@ -1,0 +1,123 @@
+package recipes
+
+import (
+	"fmt"
+	"slices"
+)
+
+// checkSource looks at one source as a whole.
+func checkSource(c *checker, v any, n *node, path string) {
+	s := v.(*sourceFields)
+	if s.SHA256 != "" && s.File == "" && s.GGUF == "" && s.URL == "" {
+		c.errorf(n.get("sha256").pos, join(path, "sha256"), "goes with file, gguf or url; folders and repositories are pinned by the lock file")
+	}
+}
+
+func checkQuantize(c *checker, v any, n *node, path string) {
+	q := v.(*Quantize)
+	if q.Pure && q.Preset == "" {
+		c.errorf(n.get("pure").pos, join(path, "pure"), "goes with preset; type alone is pure already")
+	}
+	if q.Fallback != "" && q.Type == "" && len(q.Rules) == 0 {
+		c.errorf(n.get("fallback").pos, join(path, "fallback"), "is unused: a preset has fallbacks of its own; it goes with type or rules")
+	}
+}
+
+// checkRecipe looks at what the parts say of one another.
+func (c *checker) checkRecipe(r *Recipe, n *node) {
+	c.checkOutputs(r.Outputs)
+	c.checkRefs(r, n)
+	c.checkConvert(r)
+}
+
+// checkRefs resolves names, and finds sources and ids that nothing names.
+func (c *checker) checkRefs(r *Recipe, n *node) {
+	ids := map[string]int{}
+	for _, s := range r.Steps {
+		if s.ID == "" {
+			continue
+		}
+		path := fmt.Sprintf("steps.%d.%s.id", s.index, s.Kind)
+		if _, dup := ids[s.ID]; dup {
+			c.errorf(s.IDPos, path, "a step before has the id %s", s.ID)
+			continue
+		}
+		if r.Source(s.ID) != nil {
+			c.errorf(s.IDPos, path, "a source has the name %s", s.ID)
+			continue
+		}
+		ids[s.ID] = s.index
+	}
+	used := map[string]bool{BaseSource: true, TokenizerSource: true}
+	for _, ref := range c.refs {
+		if r.Source(ref.name) != nil {
+			used[ref.name] = true
+			continue
+		}
+		at, isID := ids[ref.name]
+		if ref.kind == kindResult && isID {
+			if ref.step >= 0 && at >= ref.step {
+				c.errorf(ref.pos, ref.path, "the step with the id %s comes later", ref.name)
+			}
+			continue
+		}
+		if isID {
+			c.errorf(ref.pos, ref.path, "%s is the id of a step; a source is needed", ref.name)
+			continue
+		}
+		var known []string
+		for _, s := range r.Sources {
+			known = append(known, s.Name)
+		}
+		if ref.kind == kindResult {
+			for _, s := range r.Steps {
+				if s.ID != "" {
+					known = append(known, s.ID)
+				}
+			}
+		}
+		c.errorf(ref.pos, ref.path, "nothing has the name %s%s", quote(ref.name), suggest(ref.name, known))
+	}
+	base := r.Source(BaseSource) != nil
+	for _, s := range r.Sources {
+		if used[s.Name] {
+			continue
+		}
+		hint := ""
+		if near := nearest(s.Name, []string{BaseSource, TokenizerSource}); near != "" && r.Source(near) == nil {
+			hint = "; did you mean " + near + "?"
+			base = base || near == BaseSource
+		}
+		c.errorf(s.Pos, join("sources", s.Name), "unused source: no step or gate names it%s", hint)
+	}
+	makes := slices.ContainsFunc(r.Steps, func(s Step) bool { return find(c.lang.steps, s.Kind).makesModel })
+	if x := n.get("sources"); !base && !makes && x != nil && len(x.members) > 0 {
+		c.errorf(x.pos, "sources", "no source is called base, which the steps start from")
+	}
+}
+
+// checkConvert finds convert steps and outtypes that could change nothing.
+func (c *checker) checkConvert(r *Recipe) {
+	gguf := "" // why the model is in GGUF form already
+	if s := r.Source(BaseSource); s != nil && s.Kind == SourceGGUF {
+		gguf = "the base is a GGUF file"
+	}
+	for _, s := range r.Steps {
+		switch s.Kind {
+		case "convert":
+			if gguf != "" {
+				c.errorf(s.Pos, fmt.Sprintf("steps.%d.convert", s.index), "is unused: %s", gguf)
+			}
+			gguf = "a convert step came before"
+		case "quantize":
+			if gguf == "" {
+				gguf = "a quantize step came before, which implies one; put convert in front of it"
+			}
+		}
+	}
+	for i, o := range r.Outputs {
+		if o.OutType != "" && gguf != "" {
+			c.errorf(o.Pos, fmt.Sprintf("outputs.%d.outtype", i), "is unused: %s", gguf)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package recipes
+
+import "quern/model"
+
+func outputObjects() []*object {
+	formats := []*object{
+		{
+			name:    "gguf",
+			doc:     "A GGUF file for llama.cpp and its kin.",
+			example: "{format: gguf, file: stories-q8_0.gguf}",
+			fields: []field{
+				{key: "outtype", goName: "OutType", kind: kindChoice, choices: outTypes(), noDef: "f16", example: "bf16",
+					doc: "The outtype of the implied convert step. Only for a Hugging Face model that no step brings into GGUF form."},
+			},
+		},
+		{
+			name:    "kmcu",
+			doc:     "A KMCU container for microcontrollers, 4-bit, mapped from flash.",
+			example: "{format: kmcu, file: stories.kmcu, flash: 2MiB}",
+			fields: []field{
+				{key: "flash", goName: "Flash", kind: kindSize, limited: true, min: 1, max: 1 << 40, unit: "bytes", noDef: "no limit", example: "2MiB",
+					doc: "The size of the partition; a file over it is an error before anything is written."},
+				{key: "align", goName: "Align", kind: kindChoice, def: "row", example: "none",
+					choices: []choice{{"row", "rows are padded to whole blocks of 32, so that every row starts a block"}, {"none", "the whole matrix is one run of blocks"}},
+					doc:     "How rows meet blocks."},
+				{key: "max-seq", goName: "MaxSeq", kind: kindInt, limited: true, min: 1, max: 1<<32 - 1, unit: "tokens", noDef: "the config's max_position_embeddings", example: "256",
+					doc: "The longest sequence, as the header says it."},
+			},
+		},
+	}
+	for _, f := range formats {
+		var kinds []choice
+		for _, g := range formats {
+			kinds = append(kinds, choice{g.name, g.doc})
+		}
+		f.new = func() any { return new(Output) }
+		f.fields = append([]field{
+			{key: "format", goName: "Format", kind: kindChoice, required: true, choices: kinds, example: f.name,
+				doc: "The file format."},
+			{key: "file", goName: "File", kind: kindOutputFile, required: true, example: "stories." + f.name, free: true,
+				doc: "Where to write, relative to the output folder (-o), inside it, with / between parts."},
+		}, f.fields...)
+	}
+	return formats
+}
+
+func gateObjects() []*object {
+	return []*object{{
+		name:    "tensors",
+		doc:     "Bounds the error of every tensor of the written file against its source, after the declared changes.",
+		example: "tensors: {min-snr-db: 18}",
+		new:     func() any { return new(TensorsGate) },
+		anyOf:   [][]string{{"min-snr-db", "max-abs", "max-rms"}},
+		fields: []field{
+			{key: "min-snr-db", goName: "MinSNRdB", kind: kindNumber, unit: "dB", noDef: "no bound", example: "18",
+				doc: "The lowest signal-to-noise ratio."},
+			{key: "max-abs", goName: "MaxAbs", kind: kindNumber, limited: true, min: 0, max: 1 << 60, noDef: "no bound", example: "0.05",
+				doc: "The largest absolute error of a value."},
+			{key: "max-rms", goName: "MaxRMS", kind: kindNumber, limited: true, min: 0, max: 1 << 60, noDef: "no bound", example: "0.002",
+				doc: "The largest root-mean-square error of a tensor."},
+		},
+	}}
+}
+
+// roles lists what a rule can name: groups first, then the roles of GGUF
+// tensors.
+func roles() []choice {
+	out := []choice{
+		{"attention", "every attention matrix"},
+		{"embedding", "the token embedding"},
+		{"experts", "the matrices of routed experts"},
+		{"feed-forward", "every feed-forward matrix, those of experts included"},
+		{"head", "the output head, or the embedding where it serves as head"},
+	}
+	for _, r := range model.Roles() {
+		if r != model.FFNGateUpExps { // a Hugging Face tensor only
+			out = append(out, choice{name: string(r)})
+		}
+	}
+	return out
+}

@@ -1,0 +1,132 @@
+package recipes
+
+// idField is part of every step.
+func idField() field {
+	return field{key: "id", goName: "", kind: kindName, noDef: "the step has no name", example: "small", free: true,
+		doc: "A name for the step's result, for later steps and gates to refer to. It must differ from all other ids and sources."}
+}
+
+func stepObjects() []*object {
+	steps := []*object{
+		{
+			name:    "convert",
+			doc:     "Turns a Hugging Face model into GGUF form: names, layout and metadata as convert_hf_to_gguf.py gives them. Where a later step or output needs GGUF form and there is no convert step, one is implied, with the default outtype or, before a quantize step to F32 or BF16, with that one.",
+			example: "convert: {outtype: bf16}",
+			new:     func() any { return new(Convert) },
+			fields: []field{
+				{key: "outtype", goName: "OutType", kind: kindChoice, def: "f16", choices: outTypes(), example: "bf16",
+					doc: "The type of matrices; one-dimensional tensors stay F32."},
+				{key: "model-name", goName: "ModelName", kind: kindText, noDef: "the name that the source's files give", example: "Stories 260K",
+					doc: "Goes into general.name."},
+			},
+		},
+		{
+			name:    "tie-head",
+			doc:     "Drops the output head so that the embedding serves for both.",
+			example: "tie-head: {force: true}",
+			new:     func() any { return new(TieHead) },
+			fields: []field{
+				{key: "force", goName: "Force", kind: kindBool, def: "false", example: "true",
+					doc: "Drops a head that differs from the embedding too, with a warning that says what is lost. Otherwise that is an error."},
+			},
+		},
+		{
+			name:    "pad",
+			doc:     "Grows axes with zeros so that the function stays the same and blocks fit.",
+			example: "pad: {ffn: 32}",
+			new:     func() any { return new(Pad) },
+			anyOf:   [][]string{{"ffn", "vocab"}},
+			fields: []field{
+				{key: "ffn", goName: "FFN", kind: kindInt, limited: true, min: 1, max: 1 << 20, noDef: "not padded", example: "32",
+					doc: "Grows the feed-forward width to the next multiple."},
+				{key: "vocab", goName: "Vocab", kind: kindInt, limited: true, min: 1, max: 1 << 20, noDef: "not padded", example: "64",
+					doc: "Grows the vocabulary rows to the next multiple; the new tokens are unused ones."},
+			},
+		},
+		quantizeObject(),
+	}
+	for _, s := range steps {
+		s.fields = append(s.fields, idField())
+	}
+	return steps
+}
+
+// outTypes are what convert_hf_to_gguf.py takes as --outtype.
+func outTypes() []choice {
+	return []choice{
+		{"f32", "32-bit floats"},
+		{"f16", "16-bit floats; values out of range are an error"},
+		{"bf16", "bfloat16"},
+		{"q8_0", "Q8_0 blocks, F16 where rows do not divide into blocks"},
+		{"auto", "BF16 for a BF16 source, else F16"},
+	}
+}
+
+func quantizeObject() *object {
+	rule := &object{
+		name:    "rule",
+		doc:     "The first rule that matches a tensor gives its type.",
+		example: "{match: 'ffn_down', type: Q8_0}",
+		new:     func() any { return new(Rule) },
+		anyOf:   [][]string{{"match", "role"}},
+		fields: []field{
+			{key: "match", goName: "Match", kind: kindRegexp, noDef: "any name", example: `'blk\.\d+\.ffn_.*_exps'`,
+				doc: "A regular expression (RE2) searched in the tensor's GGUF name. Without ^ and $ it matches any part of it."},
+			{key: "role", goName: "Role", kind: kindChoice, choices: roles(), noDef: "any role", example: "ffn_down",
+				doc: "The tensor's role. With match, both must hold."},
+			{key: "type", goName: "Type", kind: kindType, required: true, example: "Q4_0",
+				doc: "The type of the tensors that match."},
+		},
+	}
+	return &object{
+		name:    "quantize",
+		doc:     "Chooses the type of every tensor that llama-quantize would touch.",
+		example: "quantize: {preset: Q8_0, rules: [{match: 'attn_v', type: F16}]}",
+		new:     func() any { return new(Quantize) },
+		oneOf:   [][]string{{"type", "preset"}},
+		check:   checkQuantize,
+		fields: []field{
+			{key: "type", goName: "Type", kind: kindType, example: "Q4_0",
+				doc: "One type for all of them, as --pure gives."},
+			{key: "preset", goName: "Preset", kind: kindPreset, example: "Q8_0",
+				doc: "llama-quantize's mix of that name, its fallbacks included."},
+			{key: "pure", goName: "Pure", kind: kindBool, def: "false", example: "true",
+				doc: "With preset: its main type for all of them, without the mix."},
+			{key: "fallback", goName: "Fallback", kind: kindType, noDef: "such rows are an error", example: "F16",
+				doc: "With type or rules: what tensors get whose rows do not divide into blocks."},
+			{key: "output-type", goName: "OutputType", kind: kindType, noDef: "as the others", example: "Q8_0",
+				doc: "The type of the output head, as --output-tensor-type."},
+			{key: "embedding-type", goName: "EmbeddingType", kind: kindType, noDef: "as the others", example: "Q8_0",
+				doc: "The type of the token embedding, as --token-embedding-type."},
+			{key: "allow-requantize", goName: "AllowRequantize", kind: kindBool, def: "false", example: "true",
+				doc: "Quantizes tensors of the source that are quantized already, with the errors of both. Otherwise they are an error."},
+			{key: "rules", goName: "Rules", kind: kindObject, list: true, object: rule, noDef: "no rules", example: "[{role: ffn_down, type: Q8_0}]",
+				doc: "Types for some tensors; they win over everything else here."},
+		},
+	}
+}
+
+// preset is a row of the preset table. More are added as their codecs come.
+type preset struct{ name, doc string }
+
+func presets() []preset {
+	return []preset{
+		{"F32", "32-bit floats"},
+		{"F16", "16-bit floats"},
+		{"BF16", "bfloat16"},
+		{"Q8_0", "8-bit blocks of 32, head included"},
+		{"Q4_0", "4-bit blocks of 32 with a scale, head Q6_K"},
+		{"Q4_1", "4-bit blocks of 32 with scale and minimum, head Q6_K"},
+		{"Q5_0", "5-bit blocks of 32 with a scale, head Q6_K"},
+		{"Q5_1", "5-bit blocks of 32 with scale and minimum, head Q6_K"},
+	}
+}
+
+// Presets lists the names that quantize takes as preset.
+func Presets() []string {
+	var out []string
+	for _, p := range presets() {
+		out = append(out, p.name)
+	}
+	return out
+}
