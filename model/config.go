@@ -94,6 +94,9 @@ func (c *Config) Notes() []string { return append([]string(nil), c.notes...) }
 // Raw gives a value of the file as it stands, from the root only.
 func (c *Config) Raw(key string) (any, bool) { return c.raw.Get(key) }
 
+// RawObject gives a copy of the file as it stands.
+func (c *Config) RawObject() *pyjson.Object { return c.raw.Clone() }
+
 // Find gives the effective value of the first of keys that is present, and that
 // key. A null counts as present: its value is nil.
 func (c *Config) Find(keys ...string) (v any, key string, ok bool) {

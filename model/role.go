@@ -224,6 +224,47 @@ func HFID(f Family, name string) (ID, bool) {
 	return id, true
 }
 
+// HFName is the name that a tensor has in a checkpoint of an architecture: the
+// reverse of HFID, without the prefixes of multimodal classes.
+func HFName(architecture string, id ID) string {
+	switch id.Role {
+	case TokenEmbd:
+		return "model.embed_tokens" + id.Suffix
+	case OutputNorm:
+		return "model.norm" + id.Suffix
+	case Output:
+		return "lm_head" + id.Suffix
+	}
+	f, _ := FamilyOf(architecture)
+	role := id.Role
+	var found string
+	for name, r := range layerNames {
+		if f == Gemma3 && name == "post_attention_layernorm" {
+			r = PostAttentionNorm
+		}
+		if r != role || !f.has(name, layerNames[name]) || strings.HasPrefix(name, "block_sparse_moe.") && architecture != "MixtralForCausalLM" {
+			continue
+		}
+		if at := strings.Index(name, ".N."); at >= 0 {
+			no := "N"
+			if id.Expert >= 0 {
+				no = strconv.Itoa(id.Expert)
+			}
+			name = name[:at+1] + no + name[at+2:]
+		} else if id.Expert >= 0 || id.Role == FFNDownExps {
+			continue
+		}
+		// At most one name is left but for gemma's norms, whose names differ.
+		if found == "" || name < found {
+			found = name
+		}
+	}
+	if found == "" {
+		return id.GGUFName()
+	}
+	return "model.layers." + strconv.Itoa(id.Layer) + "." + found + id.Suffix
+}
+
 // number reads a decimal number that is small and has no leading zeros.
 func number(s string, n *int) bool {
 	if s == "" || len(s) > 6 || s[0] == '0' && s != "0" || strings.Trim(s, "0123456789") != "" {

@@ -1,0 +1,274 @@
+// Package convert turns a Hugging Face model into the GGUF form that
+// convert_hf_to_gguf.py of llama.cpp v0.5.0 gives it, byte for byte: the same
+// keys in the same order, the same tensors with the same names, types and
+// values. Nothing is read but side files and headers: the tensors of the result
+// are views that make their rows on demand.
+//
+// What the converter would write silently wrong is an error here: tensors that
+// have no place, tensors that are missing, shapes that the config does not
+// explain, values that the output type cannot hold.
+package convert
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"quern/formats/gguf"
+	"quern/internal/pyjson"
+	"quern/model"
+	"quern/tensor"
+	"quern/tokenizer"
+)
+
+// Options are what the converter takes as flags. The zero value converts to
+// F16.
+type Options struct {
+	// OutType is f32, f16, bf16, q8_0 or auto; empty means f16.
+	OutType string
+	// ModelName replaces the name that is found in the files (--model-name).
+	ModelName string
+	// AllowNonFinite lists tensors, by GGUF name, whose NaN, infinities and
+	// overflows are written as they come.
+	AllowNonFinite []string
+}
+
+// ToGGUF converts a model in Hugging Face form.
+//
+// Errors wrap model.ErrForm, model.ErrArchitecture, model.ErrConfig,
+// model.ErrTensors, ErrMetadata, ErrOutType, ErrQuantized or the tokenizer's
+// sentinels. Reading rows of the result can fail with a ValueError.
+func ToGGUF(ctx context.Context, m *model.Model, opt Options) (*model.Model, error) {
+	if m.Form != model.HF {
+		return nil, fmt.Errorf("%w: %s is in %s form, conversion starts from Hugging Face form", model.ErrForm, m.Name, m.Form)
+	}
+	f, ok := model.FamilyOf(m.Config.Architecture())
+	if !ok {
+		return nil, model.UnknownArchitecture(m.Config)
+	}
+	if err := unsupported(ctx, m, f); err != nil {
+		return nil, err
+	}
+	out, err := resolveOutType(opt.OutType, f, m.Tensors)
+	if err != nil {
+		return nil, err
+	}
+	scratch := &buffers{}
+	source, err := dequantize(m, scratch)
+	if err != nil {
+		return nil, err
+	}
+	vocab, err := tokenizer.Load(ctx, m.Files, tokenizerConfig(m.Config), tokenizer.LoadOptions{Paths: paths(ctx, m)})
+	if err != nil {
+		return nil, err
+	}
+	var notes []model.Note
+	for _, s := range vocab.Warnings {
+		notes = append(notes, model.Note{Text: s})
+	}
+	items, more, err := plan(m.WithTensors(source), int64(len(vocab.Tokens)), scratch)
+	if err != nil {
+		return nil, err
+	}
+	notes = append(notes, more...)
+	g := &model.Model{Form: model.GGUF, Name: m.Name, Notes: m.Notes}
+	if err := out.apply(g, items, opt, scratch); err != nil {
+		return nil, err
+	}
+	more, err = metadata(ctx, g, m, f, vocab, out, opt)
+	if err != nil {
+		return nil, err
+	}
+	return g.WithNotes(append(notes, more...)...), nil
+}
+
+// plan lists the output's tensors in order.
+func plan(m *model.Model, tokens int64, scratch *buffers) ([]item, []model.Note, error) {
+	d, err := m.Dims()
+	if err != nil {
+		return nil, nil, err
+	}
+	w := &walker{d: d, cfg: m.Config, scratch: scratch, experts: map[int]*expertSet{}, seen: map[model.ID]string{}}
+	if d.Family == model.Llama {
+		rope, err := ropeFreqs(m.Config, d)
+		if err != nil {
+			return nil, nil, err
+		}
+		if rope != nil {
+			w.put(*rope)
+		}
+	}
+	w.all(m.Tensors)
+	if err := w.finish(); err != nil {
+		return nil, nil, err
+	}
+	for i, it := range w.items {
+		if it.id.Role != model.TokenEmbd {
+			continue
+		}
+		rows := it.t.Shape[0]
+		switch {
+		case rows > tokens && d.Family == model.Gemma3:
+			w.items[i].t = leading(it.t, tokens)
+			w.items[i].note = fmt.Sprintf("rows %d to %d have no token and are cut", tokens, rows-1)
+		case rows != tokens:
+			return nil, nil, fmt.Errorf("%w: %s has %d rows, the tokenizer has %d tokens", model.ErrTensors, it.t.Name, rows, tokens)
+		}
+	}
+	return w.items, w.notes, nil
+}
+
+// apply gives the items their types.
+func (o outType) apply(g *model.Model, items []item, opt Options, scratch *buffers) error {
+	known := map[string]bool{}
+	for _, it := range items {
+		name := it.id.GGUFName()
+		known[name] = true
+		to, why := o.typeOf(it.id, it.t.Shape)
+		if it.note != "" {
+			why += "; " + it.note
+		}
+		t, err := newCast(it.t, name, to, slices.Contains(opt.AllowNonFinite, name), scratch)
+		if err != nil {
+			return err
+		}
+		g.Tensors = append(g.Tensors, t)
+		g.Plan = append(g.Plan, model.PlanInfo{From: it.from, Reason: why})
+	}
+	for _, name := range opt.AllowNonFinite {
+		if !known[name] {
+			return fmt.Errorf("%w: values of %s are to be let through, but there is no such tensor", model.ErrTensors, name)
+		}
+	}
+	return nil
+}
+
+// metadata sets the keys: what it is, where it comes from, its sizes, its
+// tokenizer.
+func metadata(ctx context.Context, g, m *model.Model, f model.Family, vocab *tokenizer.Vocabulary, out outType, opt Options) ([]model.Note, error) {
+	total, label := sizes(g.Tensors)
+	gen, notes, err := loadGeneral(ctx, m, opt, total)
+	if err != nil {
+		return nil, err
+	}
+	if gen.sizeLabel == nil && total > 0 {
+		gen.sizeLabel = label
+	}
+	g.Meta = gguf.NewMetadata()
+	w := &paramWriter{kvWriter: kvWriter{meta: g.Meta}, c: m.Config, arch: string(f)}
+	g.Meta.Set("general.architecture", gguf.Scalar(string(f)))
+	g.Meta.Set("general.type", gguf.Scalar("model"))
+	gen.write(&w.kvWriter)
+	notes = append(notes, w.base(out.fileType)...)
+	w.family(ctx, m, f)
+	if w.err != nil {
+		return nil, w.err
+	}
+	g.Meta.Set("general.quantization_version", gguf.Scalar(uint32(2)))
+	for _, kv := range vocab.Keys() {
+		v, err := tokenizerValue(kv.Value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", kv.Key, err)
+		}
+		g.Meta.Set(kv.Key, v)
+	}
+	return notes, nil
+}
+
+func tokenizerValue(v any) (gguf.Value, error) {
+	switch v := v.(type) {
+	case uint32:
+		return gguf.Scalar(v), nil
+	case int32:
+		return gguf.Scalar(v), nil
+	case float32:
+		return gguf.Scalar(v), nil
+	case bool:
+		return gguf.Scalar(v), nil
+	case string:
+		return gguf.Scalar(v), nil
+	case []string:
+		return gguf.List(v), nil
+	case []float32:
+		return gguf.List(v), nil
+	case []int32:
+		return gguf.List(v), nil
+	case []bool:
+		return gguf.List(v), nil
+	}
+	return gguf.Value{}, fmt.Errorf("%w: a tokenizer key of type %T", ErrMetadata, v)
+}
+
+// sizes counts parameters and writes the label of their number. Experts count
+// once, with their number in front.
+func sizes(ts []*tensor.Tensor) (total int64, label string) {
+	var shared, expert, sum, stacks int64
+	for _, t := range ts {
+		n, _ := t.Shape.Values()
+		total += n
+		if strings.Contains(t.Name, "_exps.") && len(t.Shape) >= 3 {
+			count := t.Shape[len(t.Shape)-3]
+			expert += n / count
+			sum += count
+			stacks++
+			continue
+		}
+		shared += n
+	}
+	if stacks > 0 && sum/stacks > 0 {
+		return total, fmt.Sprintf("%dx%s", sum/stacks, sizeLabel(shared+expert))
+	}
+	return total, sizeLabel(total)
+}
+
+func paths(ctx context.Context, m *model.Model) []string {
+	list, err := m.Files.List(ctx)
+	if err != nil {
+		return nil
+	}
+	out := make([]string, len(list))
+	for i, fi := range list {
+		out[i] = fi.Path
+	}
+	return out
+}
+
+// tokenizerConfig picks what the tokenizer wants to know. Special ids come from
+// the file as it stands; the vocabulary's size may have been filled in by the
+// class or changed by a step.
+func tokenizerConfig(c *model.Config) tokenizer.Config {
+	raw := c.RawObject()
+	out := tokenizer.Config{Architecture: c.Architecture(), ModelType: c.ModelType(), TokenIDs: map[string]int64{}}
+	v, _ := raw.Get("tokenizer_class")
+	out.TokenizerClass, _ = v.(string)
+	if n, ok, err := c.OptInt("vocab_size"); err == nil && ok {
+		out.VocabSize = n
+	}
+	inner, _ := raw.Get("text_config")
+	text, _ := inner.(*pyjson.Object)
+	for _, o := range []*pyjson.Object{raw, text} {
+		for _, key := range o.Keys() {
+			typ, ok := strings.CutSuffix(key, "_token_id")
+			if root, _ := raw.Get(key); !ok || o == text && root != nil {
+				continue
+			}
+			v, _ := o.Get(key)
+			if n, ok := v.(pyjson.Number); ok {
+				if id, ok := n.Int64(); ok {
+					out.TokenIDs[typ] = id
+				}
+			}
+			if list, ok := v.([]any); ok && typ == "eos" {
+				for _, e := range list {
+					if n, ok := e.(pyjson.Number); ok {
+						if id, ok := n.Int64(); ok {
+							out.EndIDs = append(out.EndIDs, id)
+						}
+					}
+				}
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,281 @@
+package convert
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"quern/model"
+	"quern/tensor"
+)
+
+// item is a tensor of the output before its type is decided: a view in the
+// source's type, with the rows where they belong.
+type item struct {
+	id   model.ID
+	t    *tensor.Tensor
+	from tensor.Type
+	note string // what was done to the rows, for the plan
+}
+
+// walker goes over the source's tensors in file order and gathers the output's,
+// in the order in which the converter writes them.
+type walker struct {
+	d       *model.Dims
+	cfg     *model.Config
+	scratch *buffers
+	experts map[int]*expertSet
+
+	items    []item
+	seen     map[model.ID]string
+	leftover []string
+	wrong    []error
+	notes    []model.Note
+}
+
+// expertSet gathers the weights of one layer's experts until all are there.
+type expertSet struct {
+	parts map[model.ID]*tensor.Tensor
+}
+
+// mergeOrder is the order in which a family's stacked experts are written.
+func mergeOrder(f model.Family) []model.Role {
+	if f == model.Llama {
+		return []model.Role{model.FFNGateExps, model.FFNDownExps, model.FFNUpExps}
+	}
+	return []model.Role{model.FFNDownExps, model.FFNGateExps, model.FFNUpExps}
+}
+
+// dropped says why a tensor is left out, or "".
+func dropped(f model.Family, name string) string {
+	for _, s := range []string{".attention.masked_bias", ".attention.bias", ".rotary_emb.inv_freq"} {
+		if strings.HasSuffix(name, s) {
+			return "a constant that is computed anew"
+		}
+	}
+	for _, s := range []string{".input_scale", "activation_scale", ".k_scale", ".v_scale"} {
+		if strings.HasSuffix(name, s) {
+			return "a scale of activations"
+		}
+	}
+	for _, p := range []string{"mlp", "vit.", "vpm.", "siglip2.", "conformer.", "merger.", "resampler.", "sound_encoder.", "sound_projection.", "speech_embeddings."} {
+		if strings.HasPrefix(name, p) {
+			return "not part of the text model"
+		}
+	}
+	for _, p := range []string{"visual.", "vision.", "audio.", "talker.", "vision_", "audio_", "token2wav.", "code2wav.", "projector.",
+		"pre_mm_projector_norm", "image_newline", "view_seperator", "patch_embed", "patch_merger.", "patch_merge_mlp.", "model.connector."} {
+		if strings.Contains(name, p) {
+			return "not part of the text model"
+		}
+	}
+	return ""
+}
+
+func (w *walker) all(tensors []*tensor.Tensor) {
+	gone := map[string]int{}
+	example := map[string]string{}
+	headOnly := w.headOnly(tensors)
+	for _, t := range tensors {
+		if why := dropped(w.d.Family, t.Name); why != "" {
+			if gone[why] == 0 {
+				example[why] = t.Name
+			}
+			gone[why]++
+			continue
+		}
+		id, ok := model.HFID(w.d.Family, t.Name)
+		switch {
+		case !ok:
+			w.leftover = append(w.leftover, t.Name)
+			continue
+		case id.Layer >= int(w.d.Layers):
+			w.leftover = append(w.leftover, fmt.Sprintf("%s (the config has %d layers)", t.Name, w.d.Layers))
+			continue
+		case id.Expert >= 0 && int64(id.Expert) >= w.d.Experts:
+			w.leftover = append(w.leftover, fmt.Sprintf("%s (the config has %d experts)", t.Name, w.d.Experts))
+			continue
+		}
+		if id.Role == model.Output && headOnly {
+			id.Role = model.TokenEmbd
+			w.notes = append(w.notes, model.Note{Subject: t.Name, Text: "the only copy of the tied matrix: it is taken as the embedding"})
+		}
+		w.one(id, t)
+	}
+	for _, why := range slices.Sorted(keysOf(gone)) {
+		text := why + ", left out"
+		if n := gone[why]; n > 1 {
+			text = fmt.Sprintf("%s, left out with %d more", why, n-1)
+		}
+		w.notes = append(w.notes, model.Note{Subject: example[why], Text: text})
+	}
+}
+
+func keysOf(m map[string]int) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// headOnly reports that a tied model keeps its matrix under the head's name.
+func (w *walker) headOnly(tensors []*tensor.Tensor) bool {
+	head := false
+	for _, t := range tensors {
+		if id, ok := model.HFID(w.d.Family, t.Name); ok && dropped(w.d.Family, t.Name) == "" {
+			if id.Role == model.TokenEmbd {
+				return false
+			}
+			head = head || id.Role == model.Output
+		}
+	}
+	return head && w.d.Tied
+}
+
+// one takes a tensor whose meaning is known.
+func (w *walker) one(id model.ID, t *tensor.Tensor) {
+	if other, dup := w.seen[id]; dup {
+		w.wrong = append(w.wrong, fmt.Errorf("%w: %s and %s are the same tensor", model.ErrTensors, other, t.Name))
+		return
+	}
+	w.seen[id] = t.Name
+	if !t.Type.IsFloat() {
+		w.wrong = append(w.wrong, typeError(t))
+		return
+	}
+	if err := checkShape(w.d, id, t); err != nil {
+		w.wrong = append(w.wrong, err)
+		return
+	}
+	switch {
+	case id.Expert >= 0:
+		w.expert(id, t)
+	case id.Role == model.FFNGateUpExps:
+		base := id
+		base.Suffix = ".weight"
+		base.Role = model.FFNGateExps
+		w.put(item{base, half(t, 0), t.Type, "gate half of fused experts"})
+		base.Role = model.FFNUpExps
+		w.put(item{base, half(t, 1), t.Type, "up half of fused experts"})
+	case id.Role.IsExpert():
+		id.Suffix = ".weight"
+		w.put(item{id, t, t.Type, ""})
+	case w.d.Family == model.Llama && (id.Role == model.AttnQ || id.Role == model.AttnK):
+		n := w.d.Heads
+		if id.Role == model.AttnK {
+			n = w.d.KVHeads
+		}
+		p, err := permute(t, n, w.scratch)
+		if err != nil {
+			w.wrong = append(w.wrong, fmt.Errorf("%w: %w", model.ErrTensors, err))
+			return
+		}
+		w.put(item{id, p, t.Type, fmt.Sprintf("%d heads permuted", n)})
+	case w.d.Family == model.Gemma3 && id.Role.IsNorm() && id.Suffix == ".weight":
+		w.put(item{id, addOne(t, w.scratch), t.Type, "plus 1"})
+	default:
+		w.put(item{id, t, t.Type, ""})
+	}
+}
+
+func (w *walker) put(it item) { w.items = append(w.items, it) }
+
+func typeError(t *tensor.Tensor) error {
+	if t.Type == tensor.F8E4M3 || t.Type == tensor.F8E5M2 {
+		return fmt.Errorf("%w: %s has type %s and no scale beside it: its values mean nothing alone", ErrQuantized, t.Name, t.Type)
+	}
+	return fmt.Errorf("%w: %s has type %s, want a float type", ErrQuantized, t.Name, t.Type)
+}
+
+// expert keeps one expert's matrix. The stacks are written where the last one
+// stands, as the converter does.
+func (w *walker) expert(id model.ID, t *tensor.Tensor) {
+	set := w.experts[id.Layer]
+	if set == nil {
+		set = &expertSet{parts: map[model.ID]*tensor.Tensor{}}
+		w.experts[id.Layer] = set
+	}
+	set.parts[id] = t
+	if int64(len(set.parts)) < 3*w.d.Experts {
+		return
+	}
+	delete(w.experts, id.Layer)
+	for _, r := range mergeOrder(w.d.Family) {
+		parts := make([]*tensor.Tensor, w.d.Experts)
+		for e := range parts {
+			parts[e] = set.parts[model.ID{Role: r, Layer: id.Layer, Expert: e, Suffix: ".weight"}]
+			if parts[e] == nil {
+				return // a bias took its place: finish names what is missing
+			}
+		}
+		if err := w.sameType(parts); err != nil {
+			w.wrong = append(w.wrong, err)
+			return
+		}
+		w.put(item{model.ID{Role: r, Layer: id.Layer, Expert: -1, Suffix: ".weight"}, stack(parts), parts[0].Type,
+			fmt.Sprintf("%d experts stacked", len(parts))})
+	}
+}
+
+// sameType widens the matrices to float32 when they are not all of one type.
+func (w *walker) sameType(parts []*tensor.Tensor) error {
+	if !slices.ContainsFunc(parts, func(t *tensor.Tensor) bool { return t.Type != parts[0].Type }) {
+		return nil
+	}
+	for i, t := range parts {
+		c, err := newCast(t, t.Name, tensor.F32, true, w.scratch)
+		if err != nil {
+			return err
+		}
+		parts[i] = c
+	}
+	return nil
+}
+
+// finish reports everything that does not fit, at once.
+func (w *walker) finish() error {
+	have := map[model.ID]bool{}
+	for _, it := range w.items {
+		have[it.id] = true
+	}
+	var missing []string
+	for _, id := range required(w.d) {
+		if have[id] {
+			continue
+		}
+		set := w.experts[id.Layer]
+		if !id.Role.IsExpert() || set == nil {
+			missing = append(missing, w.sourceName(id))
+			continue
+		}
+		for e := range int(w.d.Experts) {
+			one := id
+			one.Expert = e
+			if set.parts[one] == nil {
+				missing = append(missing, w.sourceName(one))
+			}
+		}
+	}
+	err := w.wrong
+	if len(w.leftover) > 0 {
+		err = append(err, fmt.Errorf("%w: %d tensors have no place in %s: %s", model.ErrTensors, len(w.leftover), w.cfg.Architecture(), names(w.leftover)))
+	}
+	// What was refused above would be reported missing as well.
+	if len(missing) > 0 && len(w.wrong) == 0 {
+		hint := ""
+		if slices.Contains(missing, "lm_head.weight") {
+			hint = "; tie_word_embeddings is false, so the head must be there"
+		}
+		err = append(err, fmt.Errorf("%w: %d tensors are missing: %s%s", model.ErrTensors, len(missing), names(missing), hint))
+	}
+	return errors.Join(err...)
+}
+
+// sourceName is the name that a tensor would have in the source.
+func (w *walker) sourceName(id model.ID) string {
+	return model.HFName(w.cfg.Architecture(), id)
+}
