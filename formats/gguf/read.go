@@ -73,8 +73,14 @@ func Open(ctx context.Context, name string, blob tensor.Blob, opt Options) (*Fil
 	if nTensors > 0 && f.DataStart > f.Size {
 		return nil, p.fail(f.HeaderEnd, "padding before the data", fmt.Errorf("%w: the data starts at %d, the file has %d bytes", ErrTruncated, f.DataStart, f.Size))
 	}
-	if err := f.place(p, offs, opt.Partial); err != nil {
+	if err := f.place(p, offs); err != nil {
 		return nil, err
+	}
+	if f.short = f.checkData(p); f.short != nil {
+		if !opt.Partial {
+			return nil, f.short
+		}
+		f.Problems = append(f.Problems, f.short)
 	}
 	f.attach(blob, opt)
 	return f, nil
@@ -145,7 +151,7 @@ func padTo(n, a int64) int64 { return (n + a - 1) &^ (a - 1) }
 // place checks that the tensors follow each other without gaps, as ggml wants,
 // and makes their offsets absolute. offs holds where each offset stands in the
 // header. After a tensor of unknown size the next one is taken where it says.
-func (f *File) place(p *parser, offs []int64, partial bool) error {
+func (f *File) place(p *parser, offs []int64) error {
 	p.part = "tensor"
 	next, known := int64(0), true
 	for i := range f.Tensors {
@@ -166,13 +172,20 @@ func (f *File) place(p *parser, offs []int64, partial bool) error {
 			next = padTo(t.Offset+t.Bytes, f.Alignment)
 		}
 		t.Offset += f.DataStart
-		if end := t.Offset + max(t.Bytes, 0); end > f.Size && f.short == nil {
-			f.short = p.fail(t.Offset, "data", fmt.Errorf("%w: it ends at %d, the file at %d: %d bytes are missing of this tensor, which is the first that is not whole",
+	}
+	return nil
+}
+
+// checkData finds the first tensor whose data the file does not hold. It comes
+// last, since sizes mean something only when all offsets agree with them.
+func (f *File) checkData(p *parser) error {
+	p.part = "tensor"
+	for i := range f.Tensors {
+		t := &f.Tensors[i]
+		if end := t.Offset + max(t.Bytes, 0); end > f.Size {
+			p.index, p.id = int64(i), t.Name
+			return p.fail(t.Offset, "data", fmt.Errorf("%w: it ends at %d, the file at %d: %d bytes are missing of this tensor, which is the first that is not whole",
 				ErrTruncated, end, f.Size, end-max(f.Size, t.Offset)))
-			if !partial {
-				return f.short
-			}
-			f.Problems = append(f.Problems, f.short)
 		}
 	}
 	return nil

@@ -102,6 +102,7 @@ var rejects = []struct {
 	{"no padding before the data", header(3, nil, []string{info("a", 0, 0, 4)}), ErrTruncated, 57, "padding"},
 	{"no data", file(nil, []string{info("a", 0, 0, 4)}, ""), ErrTruncated, 64, "16 bytes are missing"},
 	{"last byte cut", file(nil, []string{info("a", 0, 0, 4), info("b", 0, 32, 8)}, zeros(63)), ErrTruncated, 128, `tensor 1 "b": data`},
+	{"other size and no data", file(nil, []string{info("a", 0, 0, 40), info("b", 0, 32, 8)}, zeros(64)), ErrFormat, 82, "end at 160"},
 	{"first tensor cut", file(nil, []string{info("a", 0, 0, 4), info("b", 0, 32, 8)}, zeros(10)), ErrTruncated, 96, `tensor 0 "a": data`},
 }
 
