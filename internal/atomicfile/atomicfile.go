@@ -55,6 +55,7 @@ const (
 	StepSync    Step = "sync"
 	StepClose   Step = "close"
 	StepRename  Step = "rename"
+	StepLink    Step = "link" // fails where there are no links; most writes go on without
 	StepSyncDir Step = "sync folder"
 	StepRemove  Step = "remove"
 )
@@ -356,6 +357,9 @@ func link(old, path string, opt Options) error {
 		dir = "."
 	}
 	if err := opt.before(StepRename, path); err != nil {
+		return err
+	}
+	if err := opt.before(StepLink, path); err != nil {
 		return err
 	}
 	if opt.NoReplace {

@@ -99,7 +99,9 @@ func (w *File) giveName(path string) (placed bool, err error) {
 			return false, err
 		}
 	}
-	err = linkUnnamed(w.f, target)
+	if err = w.opt.before(StepLink, path); err == nil {
+		err = linkUnnamed(w.f, target)
+	}
 	switch {
 	case err == nil && w.opt.NoReplace:
 		return true, nil
@@ -142,7 +144,10 @@ func (w *File) place(path string) error {
 	// A hard link fails when the name exists, which a rename would not. Where
 	// links are not to be had the check is made first: a lost race then
 	// replaces a file of the same name, as a rename does.
-	err := os.Link(w.tmp, path)
+	err := w.opt.before(StepLink, path)
+	if err == nil {
+		err = os.Link(w.tmp, path)
+	}
 	switch {
 	case err == nil:
 		os.Remove(w.tmp)
