@@ -29,6 +29,9 @@ type Options struct {
 	OutType string
 	// ModelName replaces the name that is found in the files (--model-name).
 	ModelName string
+	// Metadata replaces general.* values by key (--metadata); base models and
+	// datasets are lists under general.base_models and general.datasets.
+	Metadata *pyjson.Object
 	// AllowNonFinite lists tensors, by GGUF name, whose NaN, infinities and
 	// overflows are written as they come.
 	AllowNonFinite []string
@@ -59,13 +62,9 @@ func ToGGUF(ctx context.Context, m *model.Model, opt Options) (*model.Model, err
 	if err != nil {
 		return nil, err
 	}
-	vocab, err := tokenizer.Load(ctx, m.Files, tokenizerConfig(m.Config), tokenizer.LoadOptions{Paths: paths(ctx, m)})
+	vocab, notes, err := loadVocab(ctx, m)
 	if err != nil {
 		return nil, err
-	}
-	var notes []model.Note
-	for _, s := range vocab.Warnings {
-		notes = append(notes, model.Note{Text: s})
 	}
 	items, more, err := plan(m.WithTensors(source), int64(len(vocab.Tokens)), scratch)
 	if err != nil {
@@ -216,59 +215,18 @@ func sizes(ts []*tensor.Tensor) (total int64, label string) {
 		}
 		shared += n
 	}
-	if stacks > 0 && sum/stacks > 0 {
-		return total, fmt.Sprintf("%dx%s", sum/stacks, sizeLabel(shared+expert))
+	experts := int64(0)
+	if stacks > 0 {
+		experts = sum / stacks
 	}
-	return total, sizeLabel(total)
+	return total, sizeLabelOf(total, shared, expert, experts)
 }
 
-func paths(ctx context.Context, m *model.Model) []string {
-	list, err := m.Files.List(ctx)
-	if err != nil {
-		return nil
+// sizeLabelOf writes 8x7B for experts, 7B for dense models. expert is the number
+// of parameters of one expert in all layers.
+func sizeLabelOf(total, shared, expert, experts int64) string {
+	if experts > 0 {
+		return fmt.Sprintf("%dx%s", experts, sizeLabel(shared+expert))
 	}
-	out := make([]string, len(list))
-	for i, fi := range list {
-		out[i] = fi.Path
-	}
-	return out
-}
-
-// tokenizerConfig picks what the tokenizer wants to know. Special ids come from
-// the file as it stands; the vocabulary's size may have been filled in by the
-// class or changed by a step.
-func tokenizerConfig(c *model.Config) tokenizer.Config {
-	raw := c.RawObject()
-	out := tokenizer.Config{Architecture: c.Architecture(), ModelType: c.ModelType(), TokenIDs: map[string]int64{}}
-	v, _ := raw.Get("tokenizer_class")
-	out.TokenizerClass, _ = v.(string)
-	if n, ok, err := c.OptInt("vocab_size"); err == nil && ok {
-		out.VocabSize = n
-	}
-	inner, _ := raw.Get("text_config")
-	text, _ := inner.(*pyjson.Object)
-	for _, o := range []*pyjson.Object{raw, text} {
-		for _, key := range o.Keys() {
-			typ, ok := strings.CutSuffix(key, "_token_id")
-			if root, _ := raw.Get(key); !ok || o == text && root != nil {
-				continue
-			}
-			v, _ := o.Get(key)
-			if n, ok := v.(pyjson.Number); ok {
-				if id, ok := n.Int64(); ok {
-					out.TokenIDs[typ] = id
-				}
-			}
-			if list, ok := v.([]any); ok && typ == "eos" {
-				for _, e := range list {
-					if n, ok := e.(pyjson.Number); ok {
-						if id, ok := n.Int64(); ok {
-							out.EndIDs = append(out.EndIDs, id)
-						}
-					}
-				}
-			}
-		}
-	}
-	return out
+	return sizeLabel(total)
 }

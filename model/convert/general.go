@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 
+	"quern/formats/gguf"
 	"quern/internal/pyjson"
 	"quern/model"
 )
@@ -15,12 +16,13 @@ import (
 // general gathers what the general.* keys say. The strings come from untyped
 // files, so they stay untyped until they are written; nil means not known.
 type general struct {
-	sampling *pyjson.Object // generation_config.json
+	sampling [len(samplingKeys)]any
 
 	name, author, version, organization      any
 	finetune, basename, description          any
-	sizeLabel                                any
+	quantizedBy, sizeLabel                   any
 	license, licenseName, licenseLink        any
+	url, doi, uuid, repoURL                  any
 	sourceURL, sourceDOI, sourceUUID, source any
 
 	bases, datasets   []*pyjson.Object
@@ -60,9 +62,6 @@ func loadGeneral(ctx context.Context, m *model.Model, opt Options, params int64)
 		}
 	}
 	g.fromID(m.Name, params)
-	if opt.ModelName != "" {
-		g.name = opt.ModelName
-	}
 	var note *model.Note
 	if g.sampling, note, err = loadGeneration(ctx, m); err != nil {
 		return nil, nil, err
@@ -70,24 +69,113 @@ func loadGeneral(ctx context.Context, m *model.Model, opt Options, params int64)
 	if note != nil {
 		notes = append(notes, *note)
 	}
+	g.override(opt.Metadata)
+	if opt.ModelName != "" {
+		g.name = opt.ModelName
+	}
 	return g, notes, nil
 }
 
 // loadGeneration reads the sampling defaults. Published files are not all valid
 // JSON, and nothing depends on them, so those are passed over.
-func loadGeneration(ctx context.Context, m *model.Model) (*pyjson.Object, *model.Note, error) {
+func loadGeneration(ctx context.Context, m *model.Model) (out [len(samplingKeys)]any, note *model.Note, err error) {
 	text, err := m.Files.ReadFile(ctx, generationName, limitCard)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, nil
+		return out, nil, nil
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", generationName, err)
+		return out, nil, fmt.Errorf("%s: %w", generationName, err)
 	}
 	o, err := pyjson.ParseObject(text)
 	if err != nil {
-		return nil, &model.Note{Subject: generationName, Text: fmt.Sprintf("it cannot be read and is left out: %v", err)}, nil
+		return out, &model.Note{Subject: generationName, Text: fmt.Sprintf("it cannot be read and is left out: %v", err)}, nil
 	}
-	return o, nil, nil
+	for i, k := range samplingKeys {
+		for _, name := range k.from {
+			if v, ok := o.Get(name); ok {
+				out[i] = v
+				break
+			}
+		}
+	}
+	return out, nil, nil
+}
+
+// samplingKeys pairs general.sampling.* with the names in generation_config.json,
+// in the order of writing.
+var samplingKeys = [...]struct {
+	name string
+	from []string
+	typ  gguf.ValueType
+}{
+	{"sequence", []string{"sequence"}, gguf.String},
+	{"top_k", []string{"top_k"}, gguf.Int32},
+	{"top_p", []string{"top_p"}, gguf.Float32},
+	{"min_p", []string{"min_p"}, gguf.Float32},
+	{"xtc_probability", []string{"xtc_probability"}, gguf.Float32},
+	{"xtc_threshold", []string{"xtc_threshold"}, gguf.Float32},
+	{"temp", []string{"temperature"}, gguf.Float32},
+	{"penalty_last_n", []string{"penalty_last_n"}, gguf.Int32},
+	{"penalty_repeat", []string{"penalty_repeat", "repetition_penalty"}, gguf.Float32},
+	{"mirostat", []string{"mirostat"}, gguf.Int32},
+	{"mirostat_tau", []string{"mirostat_tau"}, gguf.Float32},
+	{"mirostat_eta", []string{"mirostat_eta"}, gguf.Float32},
+}
+
+// override puts given values over what was found. The license alone cannot be
+// replaced, as with the converter.
+func (g *general) override(o *pyjson.Object) {
+	set := func(field *any, key string) {
+		if v, ok := o.Get("general." + key); ok {
+			*field = v
+		}
+	}
+	for i, k := range samplingKeys {
+		set(&g.sampling[i], "sampling."+k.name)
+	}
+	for _, f := range g.fields() {
+		if f.key != "license" {
+			set(f.value, f.key)
+		}
+	}
+	list := func(entries *[]*pyjson.Object, found *bool, key string) {
+		v, ok := o.Get("general." + key)
+		if !ok {
+			return
+		}
+		values, _ := v.([]any)
+		*entries, *found = nil, v != nil
+		for _, e := range values {
+			entry, _ := e.(*pyjson.Object)
+			*entries = append(*entries, entry)
+		}
+	}
+	list(&g.bases, &g.hasBases, "base_models")
+	list(&g.datasets, &g.hasData, "datasets")
+	array := func(field *[]any, key string) {
+		if v, ok := o.Get("general." + key); ok {
+			*field, _ = v.([]any)
+		}
+	}
+	array(&g.tags, "tags")
+	array(&g.languages, "languages")
+}
+
+// fields lists the plain keys in the order of writing.
+func (g *general) fields() []struct {
+	key   string
+	value *any
+} {
+	return []struct {
+		key   string
+		value *any
+	}{
+		{"name", &g.name}, {"author", &g.author}, {"version", &g.version}, {"organization", &g.organization},
+		{"finetune", &g.finetune}, {"basename", &g.basename}, {"description", &g.description}, {"quantized_by", &g.quantizedBy},
+		{"size_label", &g.sizeLabel}, {"license", &g.license}, {"license.name", &g.licenseName}, {"license.link", &g.licenseLink},
+		{"url", &g.url}, {"doi", &g.doi}, {"uuid", &g.uuid}, {"repo_url", &g.repoURL},
+		{"source.url", &g.sourceURL}, {"source.doi", &g.sourceDOI}, {"source.uuid", &g.sourceUUID}, {"source.repo_url", &g.source},
+	}
 }
 
 // fromID fills what is still unknown from an id or folder name.
@@ -215,39 +303,41 @@ func hubPage(org, name string) string { return "https://huggingface.co/" + org +
 
 // write sets the general.* keys in the converter's order.
 func (g *general) write(w *kvWriter) {
-	g.writeSampling(w)
-	const card = cardName
-	w.str(card, "general.name", g.name)
-	w.str(card, "general.author", g.author)
-	w.str(card, "general.version", g.version)
-	w.str(card, "general.organization", g.organization)
-	w.str(card, "general.finetune", g.finetune)
-	w.str(card, "general.basename", g.basename)
-	w.str(card, "general.description", g.description)
-	w.str(card, "general.size_label", g.sizeLabel)
-	if list, ok := g.license.([]any); ok {
-		names := make([]string, len(list))
-		for i, v := range list {
-			s, ok := v.(string)
-			if !ok {
-				w.fail(card, "general.license", v, "strings")
-			}
-			names[i] = s
+	for i, k := range samplingKeys {
+		key, v := "general.sampling."+k.name, g.sampling[i]
+		switch {
+		case v == nil:
+		case k.typ == gguf.String:
+			w.str(generationName, key, v)
+		case k.typ == gguf.Int32:
+			w.i32(generationName, key, v)
+		default:
+			w.f32(generationName, key, v)
 		}
-		w.str(card, "general.license", strings.Join(names, ","))
-	} else {
-		w.str(card, "general.license", g.license)
 	}
-	w.str(card, "general.license.name", g.licenseName)
-	w.str(card, "general.license.link", g.licenseLink)
-	w.str(card, "general.source.url", g.sourceURL)
-	w.str(card, "general.source.doi", g.sourceDOI)
-	w.str(card, "general.source.uuid", g.sourceUUID)
-	w.str(card, "general.source.repo_url", g.source)
+	for _, f := range g.fields() {
+		v := *f.value
+		if list, ok := v.([]any); ok && f.key == "license" {
+			v = joinLicenses(w, list)
+		}
+		w.str(cardName, "general."+f.key, v)
+	}
 	writeReferences(w, "general.base_model", g.bases, g.hasBases)
 	writeReferences(w, "general.dataset", g.datasets, g.hasData)
-	w.list(card, "general.tags", g.tags)
-	w.list(card, "general.languages", g.languages)
+	w.list(cardName, "general.tags", g.tags)
+	w.list(cardName, "general.languages", g.languages)
+}
+
+func joinLicenses(w *kvWriter, list []any) string {
+	names := make([]string, len(list))
+	for i, v := range list {
+		s, ok := v.(string)
+		if !ok {
+			w.fail(cardName, "general.license", v, "strings")
+		}
+		names[i] = s
+	}
+	return strings.Join(names, ",")
 }
 
 func writeReferences(w *kvWriter, prefix string, entries []*pyjson.Object, found bool) {
@@ -261,38 +351,4 @@ func writeReferences(w *kvWriter, prefix string, entries []*pyjson.Object, found
 			w.str(cardName, fmt.Sprintf("%s.%d.%s", prefix, i, k), v)
 		}
 	}
-}
-
-func (g *general) writeSampling(w *kvWriter) {
-	const prefix = "general.sampling."
-	get := func(keys ...string) any {
-		for _, k := range keys {
-			if v, ok := g.sampling.Get(k); ok {
-				return v
-			}
-		}
-		return nil
-	}
-	i32 := func(key string, v any) {
-		if v != nil {
-			w.i32(generationName, prefix+key, v)
-		}
-	}
-	f32 := func(key string, v any) {
-		if v != nil {
-			w.f32(generationName, prefix+key, v)
-		}
-	}
-	w.str(generationName, prefix+"sequence", get("sequence"))
-	i32("top_k", get("top_k"))
-	f32("top_p", get("top_p"))
-	f32("min_p", get("min_p"))
-	f32("xtc_probability", get("xtc_probability"))
-	f32("xtc_threshold", get("xtc_threshold"))
-	f32("temp", get("temperature"))
-	i32("penalty_last_n", get("penalty_last_n"))
-	f32("penalty_repeat", get("penalty_repeat", "repetition_penalty"))
-	i32("mirostat", get("mirostat"))
-	f32("mirostat_tau", get("mirostat_tau"))
-	f32("mirostat_eta", get("mirostat_eta"))
 }
