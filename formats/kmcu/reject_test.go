@@ -127,6 +127,32 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// TestLoose: the directory need not follow the data's order, and matrices may
+// be kept as they are.
+func TestLoose(t *testing.T) {
+	list := tiny.Tensors()
+	list[0].Type = tensor.F32
+	l, err := NewLayout(tiny, list, LayoutOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := append(append([]byte(nil), l.Header...), make([]byte, l.Size-int64(len(l.Header)))...)
+	gate, up := record(7, 36), record(8, 36) // of equal size
+	g, u := binary.LittleEndian.Uint32(b[gate:]), binary.LittleEndian.Uint32(b[up:])
+	put32(gate, u)(b)
+	put32(up, g)(b)
+	f, err := open(b, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := f.Find("tok_embed"); !e.Tensor.Shape.Equal(tensor.Shape{5, 4}) || e.Bytes != 80 {
+		t.Errorf("tok_embed in f32: %+v", e)
+	}
+	if f.Find("L0.gate").Offset != int64(u) || f.Find("L0.up").Tensor.Origin[0].Offset != int64(g) {
+		t.Error("gate and up are not where the directory says")
+	}
+}
+
 func TestLayoutRefuses(t *testing.T) {
 	list := tiny.Tensors()
 	change := func(f func([]TensorSpec) []TensorSpec) []TensorSpec { return f(append([]TensorSpec(nil), list...)) }
