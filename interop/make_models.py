@@ -281,9 +281,87 @@ def tiny_llama_hf():
     write("tiny-llama-hf", config, t, {"tokenizer.json": "tokenizers/stories-fast.json.gz"}, {"tokenizer_config.json": LLAMA_TOKENS})
 
 
+def tiny_qwen35():
+    """Linear attention among full attention, value heads regrouped, a prediction layer, a vision half left out; transformers does not know it."""
+    h, heads, kv, hd, inter, vocab, n = 32, 4, 2, 16, 64, 151936, 4
+    kh, vh, kd, vd = 2, 4, 8, 16
+    text = {
+        "model_type": "qwen3_5_text", "hidden_size": h, "intermediate_size": inter, "num_hidden_layers": n, "num_attention_heads": heads,
+        "num_key_value_heads": kv, "head_dim": hd, "vocab_size": vocab, "max_position_embeddings": 262144, "hidden_act": "silu",
+        "rms_norm_eps": 1e-06, "full_attention_interval": 4, "layer_types": ["linear_attention"] * 3 + ["full_attention"],
+        "linear_conv_kernel_dim": 4, "linear_key_head_dim": kd, "linear_value_head_dim": vd, "linear_num_key_heads": kh,
+        "linear_num_value_heads": vh, "mtp_num_hidden_layers": 1, "tie_word_embeddings": True, "eos_token_id": 151645,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000000, "partial_rotary_factor": 0.25, "mrope_interleaved": True,
+                            "mrope_section": [2, 1, 1]},
+    }
+    config = {"architectures": ["Qwen3_5ForConditionalGeneration"], "model_type": "qwen3_5", "text_config": text, "image_token_id": 151655,
+              "vision_config": {"model_type": "qwen3_5", "depth": 1, "hidden_size": 16}, "tie_word_embeddings": True, "transformers_version": "5.0.0"}
+    prefix = "model.language_model."
+
+    def full(p):
+        yield from attention(p, h, heads, kv, hd, "BF16", norms=True)
+        # the query projection also makes the output gate
+        yield [p + "self_attn.q_proj.weight", "BF16", [2 * heads * hd, h]]
+
+    def linear(p):
+        p += "linear_attn."
+        yield [p + "in_proj_qkv.weight", "BF16", [2 * kh * kd + vh * vd, h]]
+        yield [p + "in_proj_z.weight", "BF16", [vh * vd, h]]
+        for x in "ab":
+            yield [p + f"in_proj_{x}.weight", "BF16", [vh, h]]
+        yield [p + "conv1d.weight", "BF16", [2 * kh * kd + vh * vd, 1, 4]]
+        yield [p + "A_log", "F32", [vh]]
+        yield [p + "dt_bias", "BF16", [vh]]
+        yield [p + "norm.weight", "F32", [vd]]
+        yield [p + "out_proj.weight", "BF16", [h, vh * vd]]
+
+    t = {x[0]: x for x in ends(vocab, h, "BF16", False, prefix)}
+    for i in range(n):
+        p = layer(i, prefix)
+        mixer = full(p) if i % 4 == 3 else linear(p)
+        t |= {x[0]: x for x in [*mixer, *mlp(p + "mlp.", h, inter, "BF16"), *norms(p, h, "BF16")]}
+    p = "mtp.layers.0."
+    t |= {x[0]: x for x in [*full(p), *mlp(p + "mlp.", h, inter, "BF16"), *norms(p, h, "BF16")]}
+    t |= {x: [x, "BF16", [h]] for x in ("mtp.pre_fc_norm_embedding.weight", "mtp.pre_fc_norm_hidden.weight", "mtp.norm.weight", "model.visual.merger.norm.weight")}
+    t["mtp.fc.weight"] = ["mtp.fc.weight", "BF16", [h, 2 * h]]
+    write("tiny-qwen35", config, t.values(), QWEN, {"tokenizer_config.json": QWEN_TOKENS})
+
+
+def tiny_bailingmoe2():
+    """Fused query_key_value that stays fused, a dense layer first, shared experts, a router bias, a prediction layer; config of remote code."""
+    h, heads, kv, hd, inter, moe, vocab, n, experts = 32, 4, 2, 16, 96, 64, 151936, 3, 8
+    config = {
+        "architectures": ["BailingMoeV2ForCausalLM"], "model_type": "bailing_moe", "hidden_size": h, "intermediate_size": inter,
+        "auto_map": {"AutoConfig": "configuration_bailing_moe_v2.BailingMoeV2Config"}, "num_hidden_layers": n, "num_attention_heads": heads,
+        "num_key_value_heads": kv, "head_dim": hd, "vocab_size": vocab, "max_position_embeddings": 32768, "hidden_act": "silu",
+        "rms_norm_eps": 1e-06, "rope_theta": 600000, "rope_scaling": None, "partial_rotary_factor": 0.5, "first_k_dense_replace": 1,
+        "moe_intermediate_size": moe, "num_experts": experts, "num_experts_per_tok": 2, "num_shared_experts": 1, "n_group": 4, "topk_group": 2,
+        "score_function": "sigmoid", "routed_scaling_factor": 2.5, "norm_topk_prob": True, "num_nextn_predict_layers": 1, "use_qk_norm": True,
+        "tie_word_embeddings": False, "pad_token_id": 151643, "eos_token_id": 151645, "torch_dtype": "bfloat16",
+    }
+    t = [["model.word_embeddings.weight", "BF16", [vocab, h]], ["model.norm.weight", "BF16", [h]], ["lm_head.weight", "BF16", [vocab, h]]]
+    for i in range(n + 1):
+        p = layer(i)
+        t.append([p + "attention.query_key_value.weight", "BF16", [(heads + 2 * kv) * hd, h]])
+        t.append([p + "attention.dense.weight", "BF16", [h, heads * hd]])
+        t += [[p + f"attention.{x}_layernorm.weight", "BF16", [hd]] for x in ("query", "key")]
+        t += norms(p, h, "BF16")
+        if i == 0:
+            t += mlp(p + "mlp.", h, inter, "BF16")
+            continue
+        t += [[p + "mlp.gate.weight", "BF16", [experts, h]], [p + "mlp.gate.expert_bias", "F32", [experts]]]
+        t += mlp(p + "mlp.shared_experts.", h, moe, "BF16")
+        for e in range(experts):
+            t += mlp(p + f"mlp.experts.{e}.", h, moe, "BF16")
+    p = layer(n)
+    t += [[p + "eh_proj.weight", "BF16", [h, 2 * h]], *[[p + f"{x}.weight", "BF16", [h]] for x in ("enorm", "hnorm", "final_layernorm")]]
+    tokens = {k: v for k, v in QWEN_TOKENS.items() if k != "chat_template"} | {"tokenizer_class": "PreTrainedTokenizerFast"}
+    write("tiny-bailingmoe2", config, t, QWEN, {"tokenizer_config.json": tokens})
+
+
 def main():
     for make in (tiny_llama3, tiny_llama_tied, tiny_mistral, tiny_mixtral, tiny_qwen2, tiny_qwen3, tiny_qwen3moe, tiny_gemma3,
-                 tiny_gemma3_vision, tiny_llama_hf):
+                 tiny_gemma3_vision, tiny_llama_hf, tiny_qwen35, tiny_bailingmoe2):
         make()
 
 
