@@ -9,6 +9,11 @@ import (
 	"quern/tensor"
 )
 
+var negZero = float32(math.Copysign(0, -1))
+
+// sixtyThirds is 63 steps of 1/63 rounded to F16.
+const sixtyThirds = 63 * 0x410p-16
+
 // at puts values at positions of a block that is filled with one value.
 type at map[int]float32
 
@@ -22,6 +27,8 @@ var handBlocks = []struct {
 	bytes   string // hex; (xx*n) repeats
 	outFill float32
 	out     at
+	inFunc  func(v int) float32 // instead of fill and in
+	outFunc func(v int) float32 // instead of outFill and out
 }{
 	{
 		// d = 127/127. Halves go away from zero, 0.49999997 to zero.
@@ -88,6 +95,129 @@ var handBlocks = []struct {
 		bytes: "(00*128) 00 (02*15) (00*48) 80 (00*15) 0020",
 		out:   at{0: 32},
 	},
+	{
+		// The mean of 126 ones, a zero and a two; -0 counts as positive.
+		name: "mean 1", typ: tensor.Q1_0, fill: 1,
+		in:    at{0: -1, 9: negZero, 10: 2},
+		bytes: "003c fe (ff*15)", outFill: 1,
+		out: at{0: -1},
+	},
+	{
+		// Half of d goes away from zero, to code 2; zero is code 1.
+		name: "scale 2", typ: tensor.Q2_0,
+		in:    at{0: 2, 1: -2, 2: 1, 3: 0.9},
+		bytes: "0040 62 (55*15)",
+		out:   at{0: 2, 1: -2, 2: 2},
+	},
+	{
+		name: "scale 2", typ: tensor.TQ2_0,
+		in:    at{0: 2, 32: -2, 64: 1, 96: 0.9},
+		bytes: "62 (55*63) 0040",
+		out:   at{0: 2, 32: -2, 64: 2},
+	},
+	{
+		// Trits 20211 are 184; 184*256/243 rounded up is 0xc2. 11111 is 121
+		// or 0x80, 11110 is 120 or 0x7f.
+		name: "scale 2", typ: tensor.TQ1_0,
+		in:    at{0: 2, 32: -2, 64: 1, 96: 0.9},
+		bytes: "c2 (80*47) (7f*4) 0040",
+		out:   at{0: 2, 32: -2, 64: 2},
+	},
+	{
+		// 6 = 1.5*2^2 gives e = 127, level steps of a half. 5 and 0.25 are
+		// ties and take the lower code.
+		name: "extreme 6", typ: tensor.MXFP4,
+		in:    at{0: 6, 1: -6, 2: 5, 3: 0.25, 16: 0.3, 17: -1},
+		bytes: "7f 17 af 06 (00*13)",
+		out:   at{0: 6, 1: -6, 2: 4, 16: 0.5, 17: -1},
+	},
+	{
+		// Scales 1, 2, 0 and, for 0.01/6, the subnormal 1*2^-9.
+		name: "four scales", typ: tensor.NVFP4,
+		in:    at{0: 6, 8: -1, 16: 12, 48: 0.01},
+		bytes: "38400001 a7 (00*7) 07 (00*15) 07 (00*7)",
+		out:   at{0: 6, 8: -1, 16: 12, 48: 12.0 / 1024},
+	},
+	{
+		// The levels themselves, twice: the scale is 1.
+		name: "levels", typ: tensor.IQ4_NL,
+		inFunc:  func(v int) float32 { return iq4Values[v%16] },
+		bytes:   "003c 00112233445566778899aabbccddeeff",
+		outFunc: func(v int) float32 { return iq4Values[v%16] },
+	},
+	{
+		// Block 0 at scale 32, the others at 1: d = -32/32, scales -32 (code
+		// 0) and -1 (code 31).
+		name: "levels", typ: tensor.IQ4_XS,
+		inFunc:  iq4Levels,
+		bytes:   "00bc 5455 f0ffffff (00112233445566778899aabbccddeeff*8)",
+		outFunc: iq4Levels,
+	},
+	{
+		// Each block has 0..3, block 1 a minimum of -1. Scale and min are
+		// 15*F16(1/15) = 15*0x444*2^-14.
+		name: "ramps", typ: tensor.Q2_K,
+		inFunc: func(v int) float32 {
+			if v/16 == 1 {
+				return float32(v%4) - 1
+			}
+			return float32(v % 4)
+		},
+		bytes: "0f ff (0f*14) (0055aaff*16) 442c 442c",
+		outFunc: func(v int) float32 {
+			const step = 15 * 0x444p-14
+			if v/16 == 1 {
+				return step * (float32(v%4) - 1)
+			}
+			return step * float32(v%4)
+		},
+	},
+	{
+		// Blocks of -4..3 at scale 1 (code 0 of d = -1/32), the last of zeros
+		// with scale 0 (code 32).
+		name: "ramps", typ: tensor.Q3_K,
+		inFunc:  q3Ramp,
+		bytes:   "(00000000ffffffff*2) (000000007f7f7f7f*2) (0055aaff*12) (00152a3f*4) (00*11) 80 00a8",
+		outFunc: q3Ramp,
+	},
+	{
+		// Blocks of 0..15, block 1 of -8..7: scales 63*F16(1/63), min 8 times
+		// that.
+		name: "ramps", typ: tensor.Q4_K,
+		inFunc: func(v int) float32 {
+			if v/32 == 1 {
+				return float32(v%16) - 8
+			}
+			return float32(v % 16)
+		},
+		bytes: "1024 1030 ffffffff 003f0000 0f0f0f0f (00112233445566778899aabbccddeeff*8)",
+		outFunc: func(v int) float32 {
+			if v/32 == 1 {
+				return sixtyThirds * (float32(v%16) - 8)
+			}
+			return sixtyThirds * float32(v%16)
+		},
+	},
+	{
+		name: "ramps", typ: tensor.Q5_K,
+		inFunc:  func(v int) float32 { return float32(v % 32) },
+		bytes:   "1024 0000 ffffffff 00000000 0f0f0f0f (00*16) (ff*16) (00112233445566778899aabbccddeeff*8)",
+		outFunc: func(v int) float32 { return sixtyThirds * float32(v%32) },
+	},
+}
+
+func iq4Levels(v int) float32 {
+	if v < 32 {
+		return 32 * iq4Values[v%16]
+	}
+	return iq4Values[v%16]
+}
+
+func q3Ramp(v int) float32 {
+	if v >= 240 {
+		return 0
+	}
+	return float32(v%8) - 4
 }
 
 // expand reads hex with repeats.
@@ -138,13 +268,22 @@ func TestHandBlocks(t *testing.T) {
 				t.Fatalf("the test's block has %d bytes, the type %d", len(want), tc.typ.BlockBytes())
 			}
 			got := make([]byte, len(want))
-			c.EncodeRow(got, spread(n, tc.fill, tc.in), nil)
+			in, outWant := spread(n, tc.fill, tc.in), spread(n, tc.outFill, tc.out)
+			for v := range in {
+				if tc.inFunc != nil {
+					in[v] = tc.inFunc(v)
+				}
+				if tc.outFunc != nil {
+					outWant[v] = tc.outFunc(v)
+				}
+			}
+			c.EncodeRow(got, in, nil)
 			if hex.EncodeToString(got) != hex.EncodeToString(want) {
 				t.Errorf("encoded %x\nwant    %x", got, want)
 			}
 			out := make([]float32, n)
 			c.Decode(out, want)
-			for i, v := range spread(n, tc.outFill, tc.out) {
+			for i, v := range outWant {
 				if out[i] != v {
 					t.Errorf("value %d decodes to %v, want %v", i, out[i], v)
 				}
@@ -166,6 +305,18 @@ var zeroBlocks = map[tensor.Type]string{
 	tensor.Q8_0:   "(00*34)",
 	tensor.Q6_K:   "(00*210)",
 	tensor.KMCUQ4: "003c (88*16)",
+	tensor.Q1_0:   "0000 (ff*16)",
+	tensor.Q2_0:   "0000 (55*16)",
+	tensor.Q2_K:   "(00*84)",
+	tensor.Q3_K:   "(00*110)",
+	tensor.Q4_K:   "(00*144)",
+	tensor.Q5_K:   "(00*176)",
+	tensor.TQ1_0:  "(80*48) (7f*4) 0000",
+	tensor.TQ2_0:  "(55*64) 0000",
+	tensor.IQ4_NL: "0000 (88*16)",
+	tensor.IQ4_XS: "0080 aaaa (00*4) (88*128)",
+	tensor.MXFP4:  "(00*17)",
+	tensor.NVFP4:  "(00*36)",
 }
 
 func TestZeroBlocks(t *testing.T) {

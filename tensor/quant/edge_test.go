@@ -66,7 +66,9 @@ func TestEdgeBlocks(t *testing.T) {
 					out := make([]float32, 256)
 					c.Decode(out, dst)
 					if FirstBadBlock(typ, dst) >= 0 {
-						if _, amax := argAbs(x); amax < 1e4 && (w == nil || amax > 1e-4) {
+						// MXFP4's exponent of magnitudes near 2^-126 wraps to
+						// 255, as ggml's does.
+						if _, amax := argAbs(x); amax < 1e4 && amax > 1e-30 {
 							t.Errorf("block %d, weights %d: scale of ordinary values is not finite", bi, wi)
 						}
 						continue

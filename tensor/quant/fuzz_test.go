@@ -53,3 +53,15 @@ func FuzzDecodeQ5_1(f *testing.F)   { fuzzDecoder(f, tensor.Q5_1) }
 func FuzzDecodeQ8_0(f *testing.F)   { fuzzDecoder(f, tensor.Q8_0) }
 func FuzzDecodeQ6_K(f *testing.F)   { fuzzDecoder(f, tensor.Q6_K) }
 func FuzzDecodeKMCUQ4(f *testing.F) { fuzzDecoder(f, tensor.KMCUQ4) }
+func FuzzDecodeQ1_0(f *testing.F)   { fuzzDecoder(f, tensor.Q1_0) }
+func FuzzDecodeQ2_0(f *testing.F)   { fuzzDecoder(f, tensor.Q2_0) }
+func FuzzDecodeQ2_K(f *testing.F)   { fuzzDecoder(f, tensor.Q2_K) }
+func FuzzDecodeQ3_K(f *testing.F)   { fuzzDecoder(f, tensor.Q3_K) }
+func FuzzDecodeQ4_K(f *testing.F)   { fuzzDecoder(f, tensor.Q4_K) }
+func FuzzDecodeQ5_K(f *testing.F)   { fuzzDecoder(f, tensor.Q5_K) }
+func FuzzDecodeTQ1_0(f *testing.F)  { fuzzDecoder(f, tensor.TQ1_0) }
+func FuzzDecodeTQ2_0(f *testing.F)  { fuzzDecoder(f, tensor.TQ2_0) }
+func FuzzDecodeIQ4_NL(f *testing.F) { fuzzDecoder(f, tensor.IQ4_NL) }
+func FuzzDecodeIQ4_XS(f *testing.F) { fuzzDecoder(f, tensor.IQ4_XS) }
+func FuzzDecodeMXFP4(f *testing.F)  { fuzzDecoder(f, tensor.MXFP4) }
+func FuzzDecodeNVFP4(f *testing.F)  { fuzzDecoder(f, tensor.NVFP4) }

@@ -12,12 +12,25 @@ var decoders = [...]Decoder{
 	tensor.F8E4M3: f8e4m3{},
 	tensor.F8E5M2: f8e5m2{},
 
+	tensor.Q1_0: q1_0{},
+	tensor.Q2_0: q2_0{},
 	tensor.Q4_0: q4_0{},
 	tensor.Q4_1: q4_1{},
 	tensor.Q5_0: q5_0{},
 	tensor.Q5_1: q5_1{},
 	tensor.Q8_0: q8_0{},
-	tensor.Q6_K: q6_K{},
+
+	tensor.Q2_K:   q2_K{},
+	tensor.Q3_K:   q3_K{},
+	tensor.Q4_K:   q4_K{},
+	tensor.Q5_K:   q5_K{},
+	tensor.Q6_K:   q6_K{},
+	tensor.TQ1_0:  tq1_0{},
+	tensor.TQ2_0:  tq2_0{},
+	tensor.IQ4_NL: iq4_NL{},
+	tensor.IQ4_XS: iq4_XS{},
+	tensor.MXFP4:  mxfp4{},
+	tensor.NVFP4:  nvfp4{},
 
 	tensor.KMCUQ4: kmcuQ4{},
 }

@@ -1,0 +1,131 @@
+package quant
+
+import "quern/tensor"
+
+// q2_K is ggml's Q2_K: superblocks of 256 values in 84 bytes, 16 blocks of 16.
+//
+//	 0                    16                     80      82         84
+//	+--------------------+----------------------+-------+----------+
+//	| sc[16]: low nibble | byte 32h+l: values   | d F16 | dmin F16 |
+//	| scale, high min    | 128h+l, +32, +64,    |       |          |
+//	|                    | +96 in bits 0-1, ... |       |          |
+//	+--------------------+----------------------+-------+----------+
+//
+// value = (d*scale)*q - dmin*min. Encoding: scale and min of each block by
+// fitAffine, both to 4 bits, then codes against the stored ones.
+type q2_K struct{}
+
+var q2Fit = affineFit{rmin: -0.5, rdelta: 0.1, steps: 15, absolute: true}
+
+func (q2_K) Type() tensor.Type { return tensor.Q2_K }
+
+func (q2_K) Decode(dst []float32, src []byte) {
+	for ; len(dst) >= 256; dst, src = dst[256:], src[84:] {
+		d, dmin := getScale(src[80:]), getScale(src[82:])
+		for v := range dst[:256] {
+			sc := src[v>>4]
+			q := src[16+v>>7*32+v&31] >> (v >> 5 & 3 * 2) & 3
+			m := dmin * float32(sc>>4)
+			dst[v] = float32(d*float32(sc&15)*float32(q)) - m
+		}
+	}
+}
+
+func (q2_K) EncodeRow(dst []byte, src, weights []float32) {
+	var w [16]float32
+	var l [256]uint8
+	for ; len(src) >= 256; dst, src = dst[84:], src[256:] {
+		x := src[:256]
+		var scales, mins, sums [16]float32
+		sigma2 := sumSquares(x) / 256
+		for b := range 16 {
+			xb := x[16*b : 16*b+16]
+			fit := &q2Fit
+			if weights == nil {
+				for i, v := range xb {
+					w[i] = abs32(v)
+				}
+			} else {
+				fit = &importanceFit
+				importance(w[:], xb, weights[16*b:], sigma2)
+			}
+			sums[b] = sum(w[:])
+			scales[b], mins[b] = fitAffine(fit, 3, xb, w[:], l[16*b:])
+		}
+		if weights == nil {
+			putScale(dst[80:], roundScales(dst[:16], scales[:], 15))
+			var high [16]uint8
+			putScale(dst[82:], roundScales(high[:], mins[:], 15))
+			for b, m := range high {
+				dst[b] |= m << 4
+			}
+		} else {
+			var low, high [16]uint8
+			putScale(dst[80:], fitPositive(15, scales[:], sums[:], low[:]))
+			putScale(dst[82:], fitPositive(15, mins[:], sums[:], high[:]))
+			for b := range low {
+				dst[b] = low[b] | high[b]<<4
+			}
+			weights = weights[256:]
+		}
+		d, dmin := getScale(dst[80:]), getScale(dst[82:])
+		for b := range 16 {
+			sc := dst[b]
+			recode(l[16*b:16*b+16], x[16*b:], d*float32(sc&15), dmin*float32(sc>>4), 3)
+		}
+		packPairs(dst[16:80], &l)
+	}
+}
+
+func sum(x []float32) float32 {
+	var s float32
+	for _, v := range x {
+		s += v
+	}
+	return s
+}
+
+// roundScales maps values that are not negative to codes of 0..n with the
+// greatest at n, and gives the step, 0 when all are zero.
+func roundScales(codes []uint8, x []float32, n float32) float32 {
+	var top float32
+	for _, v := range x {
+		if v > top {
+			top = v
+		}
+	}
+	var inv float32
+	if top > 0 {
+		inv = n / top
+	}
+	for i, v := range x {
+		c := uint8(nearest(inv * v))
+		if c > uint8(n) && n == 63 {
+			c = 63
+		}
+		codes[i] = c
+	}
+	if top > 0 {
+		return top / n
+	}
+	return 0
+}
+
+// recode gives a block its codes under the scale and minimum that were stored;
+// a scale of zero keeps the codes of the search.
+func recode(l []uint8, x []float32, d, m float32, n int32) {
+	if d == 0 {
+		return
+	}
+	for i := range l {
+		l[i] = uint8(clamp(nearest((x[i]+m)/d), 0, n))
+	}
+}
+
+// packPairs writes 2-bit codes, four values that lie 32 apart to a byte.
+func packPairs(dst []byte, l *[256]uint8) {
+	for i := range dst[:64] {
+		v := l[i>>5*128+i&31:]
+		dst[i] = v[0]&3 | v[32]&3<<2 | v[64]&3<<4 | v[96]&3<<6
+	}
+}
