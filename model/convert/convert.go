@@ -70,6 +70,9 @@ func ToGGUF(ctx context.Context, m *model.Model, opt Options) (*model.Model, err
 	if err != nil {
 		return nil, err
 	}
+	if len(source) != len(m.Tensors) {
+		nameTypes(items, m.Tensors)
+	}
 	notes = append(notes, more...)
 	g := &model.Model{Form: model.GGUF, Name: m.Name, Notes: m.Notes}
 	if err := out.apply(g, items, opt, scratch); err != nil {
@@ -116,6 +119,20 @@ func plan(m *model.Model, tokens int64, scratch *buffers) ([]item, []model.Note,
 		}
 	}
 	return w.items, w.notes, nil
+}
+
+// nameTypes puts the types of the checkpoint where those of dequantized tensors
+// stand.
+func nameTypes(items []item, tensors []*tensor.Tensor) {
+	at := make(map[string]tensor.Type, len(tensors))
+	for _, t := range tensors {
+		at[t.Name] = t.Type
+	}
+	for i, it := range items {
+		if typ, ok := at[it.source]; ok {
+			items[i].from = typ
+		}
+	}
 }
 
 // apply gives the items their types.

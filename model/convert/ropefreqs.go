@@ -67,7 +67,7 @@ func ropeFreqs(c *model.Config, d *model.Dims) (*item, error) {
 		Src: tensor.SourceFunc(func(_ context.Context, dst []byte, _, _ int64) error { copy(dst, out); return nil }),
 		Key: tensor.Derive("convert/rope-freqs.v1", fmt.Sprintf("theta %g factor %g low %g high %g context %g dim %d", base, factor, low, high, ctx, d.HeadDim)),
 	}
-	return &item{model.ID{Role: model.RopeFreqs, Layer: -1, Expert: -1, Suffix: ".weight"}, t, tensor.F32, "made from the config's rope scaling"}, nil
+	return &item{model.ID{Role: model.RopeFreqs, Layer: -1, Expert: -1, Suffix: ".weight"}, t, tensor.F32, "made from the config's rope scaling", ""}, nil
 }
 
 // llama3Factor gives the factor of one frequency.

@@ -13,10 +13,11 @@ import (
 // item is a tensor of the output before its type is decided: a view in the
 // source's type, with the rows where they belong.
 type item struct {
-	id   model.ID
-	t    *tensor.Tensor
-	from tensor.Type
-	note string // what was done to the rows, for the plan
+	id     model.ID
+	t      *tensor.Tensor
+	from   tensor.Type
+	note   string // what was done to the rows, for the plan
+	source string // name of the source tensor, or of one of them
 }
 
 // walker goes over the source's tensors in file order and gathers the output's,
@@ -158,12 +159,12 @@ func (w *walker) one(id model.ID, t *tensor.Tensor) {
 		base := id
 		base.Suffix = ".weight"
 		base.Role = model.FFNGateExps
-		w.put(item{base, half(t, 0), t.Type, "gate half of fused experts"})
+		w.put(item{base, half(t, 0), t.Type, "gate half of fused experts", t.Name})
 		base.Role = model.FFNUpExps
-		w.put(item{base, half(t, 1), t.Type, "up half of fused experts"})
+		w.put(item{base, half(t, 1), t.Type, "up half of fused experts", t.Name})
 	case id.Role.IsExpert():
 		id.Suffix = ".weight"
-		w.put(item{id, t, t.Type, ""})
+		w.put(item{id, t, t.Type, "", t.Name})
 	case w.d.Family == model.Llama && (id.Role == model.AttnQ || id.Role == model.AttnK):
 		n := w.d.Heads
 		if id.Role == model.AttnK {
@@ -174,11 +175,11 @@ func (w *walker) one(id model.ID, t *tensor.Tensor) {
 			w.wrong = append(w.wrong, fmt.Errorf("%w: %w", model.ErrTensors, err))
 			return
 		}
-		w.put(item{id, p, t.Type, fmt.Sprintf("%d heads permuted", n)})
+		w.put(item{id, p, t.Type, fmt.Sprintf("%d heads permuted", n), t.Name})
 	case w.d.Family == model.Gemma3 && id.Role.IsNorm() && id.Suffix == ".weight":
-		w.put(item{id, addOne(t, w.scratch), t.Type, "plus 1"})
+		w.put(item{id, addOne(t, w.scratch), t.Type, "plus 1", t.Name})
 	default:
-		w.put(item{id, t, t.Type, ""})
+		w.put(item{id, t, t.Type, "", t.Name})
 	}
 }
 
@@ -217,7 +218,7 @@ func (w *walker) expert(id model.ID, t *tensor.Tensor) {
 			return
 		}
 		w.put(item{model.ID{Role: r, Layer: id.Layer, Expert: -1, Suffix: ".weight"}, stack(parts), parts[0].Type,
-			fmt.Sprintf("%d experts stacked", len(parts))})
+			fmt.Sprintf("%d experts stacked", len(parts)), parts[0].Name})
 	}
 }
 
