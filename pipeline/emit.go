@@ -6,7 +6,7 @@ import (
 	"hash"
 	"io"
 
-	"quern/artifacts"
+	"quern/internal/digest"
 	"quern/internal/ordered"
 	"quern/tensor"
 )
@@ -20,15 +20,15 @@ type EmitOptions struct {
 
 // Written says what an emission wrote.
 type Written struct {
-	Digest  artifacts.Digest
+	Digest  digest.Digest
 	Size    int64
 	Tensors []TensorRecord
 }
 
 // TensorRecord is one tensor of a written file.
 type TensorRecord struct {
-	Name   string
-	SHA256 artifacts.Digest
+	Name   string        `json:"name"`
+	SHA256 digest.Digest `json:"sha256"`
 }
 
 // A piece is the unit of work: some rows of one item.
@@ -93,7 +93,7 @@ func Emit(ctx context.Context, l *Layout, read RowReader, w io.Writer, opt EmitO
 			return l.Items[i].Tensor.ReadRows(ctx, dst, first, n)
 		}
 	}
-	e := &emission{layout: l, w: w, all: artifacts.NewHash(), opt: opt, item: -1,
+	e := &emission{layout: l, w: w, all: digest.New(), opt: opt, item: -1,
 		out: &Written{Tensors: make([]TensorRecord, 0, len(l.Items))}}
 	opt.Events.Event(Event{Kind: EventOutput, Output: l.File, Total: l.Size})
 	if err := e.write(l.Header); err != nil {
@@ -172,7 +172,7 @@ func (e *emission) piece(p piece, b []byte) error {
 func (e *emission) openItem() error {
 	e.item++
 	it := e.layout.Items[e.item]
-	e.one = artifacts.NewHash()
+	e.one = digest.New()
 	e.opt.Events.Event(Event{Kind: EventTensor, Output: e.layout.File, Tensor: it.Tensor.Name, Done: int64(e.item), Total: int64(len(e.layout.Items))})
 	return e.padTo(it.Offset)
 }
@@ -183,7 +183,7 @@ func (e *emission) closeItem() {
 	}
 	e.out.Tensors = append(e.out.Tensors, TensorRecord{
 		Name:   e.layout.Items[e.item].Tensor.Name,
-		SHA256: artifacts.SumHash(e.one),
+		SHA256: digest.Sum(e.one),
 	})
 }
 
@@ -202,7 +202,7 @@ func (e *emission) finish() (*Written, error) {
 		return nil, fmt.Errorf("%s: %w: wrote %d bytes, planned %d", e.layout.File, ErrLayout, e.at, e.layout.Size)
 	}
 	e.out.Size = e.at
-	e.out.Digest = artifacts.SumHash(e.all)
+	e.out.Digest = digest.Sum(e.all)
 	return e.out, nil
 }
 

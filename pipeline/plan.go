@@ -25,8 +25,9 @@ type Project struct {
 
 // PlacedStage is a stage with the recipe position that errors name.
 type PlacedStage struct {
-	Stage Stage
-	Where string
+	Stage  Stage
+	Where  string
+	Record StepRecord
 }
 
 // PlacedEmitter is an emitter with the recipe position that errors name.
@@ -154,7 +155,9 @@ func (p *Plan) Notes() []string {
 		add(s.Notes)
 	}
 	for _, m := range p.Models {
-		add(m.Warnings())
+		for _, n := range m.Notes {
+			add([]string{n.String()})
+		}
 	}
 	for _, l := range p.Layouts {
 		add(l.Notes)

@@ -22,11 +22,16 @@ type Source struct {
 	// them in.
 	Files []SourceFile
 	Notes []string
+	// Local lists the absolute paths of local files, which no output may
+	// overwrite.
+	Local []string
 	// Fetch is set for sources that are read over a network.
 	Fetch Fetcher
 	// Digest computes the SHA-256 of the local files that have none, once, and
 	// remembers it. It is nil when all are known.
 	Digest func(ctx context.Context) error
+	// Read counts the bytes of weights read so far, hashing left out.
+	Read func() int64
 	// Check fails if a local file has changed since it was opened.
 	Check func() error
 	Close func() error

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"quern/artifacts"
+	"quern/internal/digest"
 	"quern/model"
 	"quern/tensor"
 )
@@ -90,7 +90,7 @@ func (l *Layout) Key() tensor.Key {
 	for _, it := range l.Items {
 		keys = append(keys, it.Tensor.Key)
 	}
-	head := artifacts.Sum(l.Header)
+	head := digest.Of(l.Header)
 	params := fmt.Sprintf("%s header %s size %d", l.Format, head, l.Size)
 	for _, it := range l.Items {
 		params += fmt.Sprintf(" %d", it.Offset)

@@ -32,6 +32,8 @@ var (
 	ErrRows = errors.New("rows do not divide into blocks")
 	// ErrRequantize marks a source tensor that is quantized already.
 	ErrRequantize = errors.New("source is quantized already")
+	// ErrImatrix marks a type that needs an importance matrix.
+	ErrImatrix = errors.New("an importance matrix is needed")
 	// ErrRule marks a rule that no tensor meets.
 	ErrRule = errors.New("rule matches no tensor that may be quantized")
 )
@@ -47,6 +49,7 @@ type Stage struct {
 	output   tensor.Type
 	embed    tensor.Type
 	rules    []rule
+	imatrix  bool
 }
 
 type rule struct {
@@ -130,28 +133,57 @@ func (s *Stage) Plan(ctx context.Context, in *model.Model) (*model.Model, error)
 		return nil, fmt.Errorf("a %s model cannot be quantized again; start from its source", in.Form)
 	}
 	order := visitOrder(in)
+	picks, err := s.assign(in, order)
+	if err != nil {
+		return nil, err
+	}
+	ts := make([]*tensor.Tensor, 0, len(order))
+	infos := make([]model.PlanInfo, 0, len(order))
+	for k, i := range order {
+		t := in.Tensors[i].With(func(n *tensor.Tensor) { n.Shape = dropOnes(n.Shape) })
+		info := in.Info(i)
+		if p := picks[k]; p.to != tensor.Invalid {
+			if p.to != t.Type && !s.imatrix && s.needsImatrix(t.Name, p.to) {
+				return nil, fmt.Errorf("tensor %s: %w: %s is unusable without one", t.Name, ErrImatrix, p.to)
+			}
+			if t, err = s.cast(t, p.to); err != nil {
+				return nil, err
+			}
+			info.Reason = p.why
+		}
+		ts, infos = append(ts, t), append(infos, info)
+	}
+	meta, notes := s.metadata(in.Meta)
+	return in.WithMeta(meta).WithPlan(ts, infos).WithNotes(notes...), nil
+}
+
+// pick is the decision for one tensor; an invalid type leaves it as it is.
+type pick struct {
+	to  tensor.Type
+	why string
+}
+
+// assign decides every tensor, in the order given. The decision for one depends
+// on those before it.
+func (s *Stage) assign(in *model.Model, order []int) ([]pick, error) {
 	m, err := mixModelOf(in)
 	if err != nil {
 		return nil, err
 	}
+	m.imatrix = s.imatrix
 	x := &mixer{ft: s.ft, m: m}
 	used := make([]bool, len(s.rules))
-	ts := make([]*tensor.Tensor, 0, len(order))
-	infos := make([]model.PlanInfo, 0, len(order))
-	for _, i := range order {
-		t, info := in.Tensors[i], in.Info(i)
-		t = t.With(func(n *tensor.Tensor) { n.Shape = dropOnes(n.Shape) })
-		if quantizable(t.Name, len(t.Shape)) {
-			to, why, err := s.choose(x, in, t, used)
-			if err != nil {
-				return nil, err
-			}
-			if t, err = s.cast(t, to); err != nil {
-				return nil, err
-			}
-			info.Reason = why
+	picks := make([]pick, len(order))
+	for k, i := range order {
+		t := in.Tensors[i]
+		if !quantizable(t.Name, len(dropOnes(t.Shape))) {
+			continue
 		}
-		ts, infos = append(ts, t), append(infos, info)
+		to, why, err := s.choose(x, in, t, used)
+		if err != nil {
+			return nil, err
+		}
+		picks[k] = pick{to, why}
 	}
 	for i, u := range used {
 		if !u {
@@ -159,8 +191,19 @@ func (s *Stage) Plan(ctx context.Context, in *model.Model) (*model.Model, error)
 				s.rules[i].pos, ErrRule, s.rules[i])
 		}
 	}
-	meta, notes := s.metadata(in.Meta)
-	return in.WithMeta(meta).WithPlan(ts, infos).WithNotes(notes...), nil
+	return picks, nil
+}
+
+// needsImatrix is llama-quantize's list of types that it does not make blindly.
+func (s *Stage) needsImatrix(name string, to tensor.Type) bool {
+	if c := categoryOf(name); c == catOutput || c == catEmbedding {
+		return false
+	}
+	switch to {
+	case tensor.IQ1_S, tensor.IQ1_M, tensor.IQ2_XXS, tensor.IQ2_XS, tensor.IQ2_S, tensor.IQ3_XXS:
+		return true
+	}
+	return to == tensor.Q2_K && s.ft.name == "Q2_K_S"
 }
 
 func (r rule) String() string {

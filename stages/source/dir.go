@@ -15,9 +15,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
-	"quern/artifacts"
+	"quern/internal/digest"
 	"quern/model"
+	"quern/pipeline"
 	"quern/tensor"
 )
 
@@ -26,9 +28,9 @@ import (
 type StatCache interface {
 	// Lookup gives the digest of the file if it has not changed since it was
 	// recorded.
-	Lookup(path string, st fs.FileInfo) (artifacts.Digest, bool)
+	Lookup(path string, st fs.FileInfo) (digest.Digest, bool)
 	// Record keeps a digest. st is from before the file was read.
-	Record(path string, st fs.FileInfo, d artifacts.Digest) error
+	Record(path string, st fs.FileInfo, d digest.Digest) error
 }
 
 // folder is a local folder as a model.FileSet. It remembers which files were
@@ -38,6 +40,7 @@ type folder struct {
 	name  string
 	cache StatCache
 
+	read   atomic.Int64
 	mu     sync.Mutex
 	opened map[string]*opened
 	listed []model.FileInfo
@@ -46,8 +49,19 @@ type folder struct {
 type opened struct {
 	stat fs.FileInfo
 	blob *tensor.FileBlob // nil when the file was read whole
-	sha  artifacts.Digest
+	sha  digest.Digest
 	has  bool
+}
+
+// counted counts the bytes that are read through it.
+type counted struct {
+	tensor.Blob
+	n *atomic.Int64
+}
+
+func (c counted) ReadAt(ctx context.Context, p []byte, off int64) error {
+	c.n.Add(int64(len(p)))
+	return c.Blob.ReadAt(ctx, p, off)
 }
 
 func openFolder(root string, cache StatCache) (*folder, error) {
@@ -127,13 +141,13 @@ func (d *folder) List(ctx context.Context) ([]model.FileInfo, error) {
 	return out, nil
 }
 
-func (d *folder) lookup(full string, st fs.FileInfo) (artifacts.Digest, bool) {
+func (d *folder) lookup(full string, st fs.FileInfo) (digest.Digest, bool) {
 	if d.cache == nil {
-		return artifacts.Digest{}, false
+		return digest.Digest{}, false
 	}
 	abs, err := filepath.Abs(full)
 	if err != nil {
-		return artifacts.Digest{}, false
+		return digest.Digest{}, false
 	}
 	return d.cache.Lookup(abs, st)
 }
@@ -158,7 +172,7 @@ func (d *folder) ReadFile(ctx context.Context, p string, limit int64) ([]byte, e
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, ok := d.opened[p]; !ok {
-		d.opened[p] = &opened{stat: st, sha: artifacts.Sum(b), has: true}
+		d.opened[p] = &opened{stat: st, sha: digest.Of(b), has: true}
 	}
 	return b, nil
 }
@@ -201,7 +215,7 @@ func (d *folder) Open(ctx context.Context, p string) (tensor.Blob, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if o, ok := d.opened[p]; ok && o.blob != nil {
-		return o.blob, nil
+		return counted{o.blob, &d.read}, nil
 	}
 	st, err := os.Stat(full)
 	if err != nil {
@@ -214,7 +228,7 @@ func (d *folder) Open(ctx context.Context, p string) (tensor.Blob, error) {
 	o := &opened{stat: st, blob: blob}
 	o.sha, o.has = d.lookup(full, st)
 	d.opened[p] = o
-	return blob, nil
+	return counted{blob, &d.read}, nil
 }
 
 // used lists the opened files by path.
@@ -261,9 +275,36 @@ func (d *folder) hash(ctx context.Context) error {
 	return nil
 }
 
+// sourceFiles lists what was opened.
+func (d *folder) sourceFiles() []pipeline.SourceFile {
+	var out []pipeline.SourceFile
+	for _, p := range d.used() {
+		o := d.file(p)
+		f := pipeline.SourceFile{Path: p, Size: o.stat.Size()}
+		if o.has {
+			f.SHA256 = o.sha.Hex()
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// local lists the absolute names of what was opened.
+func (d *folder) local() []string {
+	var out []string
+	for _, p := range d.used() {
+		if full, err := d.full(p); err == nil {
+			if abs, err := filepath.Abs(full); err == nil {
+				out = append(out, abs)
+			}
+		}
+	}
+	return out
+}
+
 // record keeps a digest where that is possible: a store that cannot be written
 // only costs the hash again.
-func (d *folder) record(full string, st fs.FileInfo, sum artifacts.Digest) {
+func (d *folder) record(full string, st fs.FileInfo, sum digest.Digest) {
 	if d.cache == nil {
 		return
 	}
@@ -272,8 +313,8 @@ func (d *folder) record(full string, st fs.FileInfo, sum artifacts.Digest) {
 	}
 }
 
-func hashBlob(ctx context.Context, b tensor.Blob) (artifacts.Digest, error) {
-	h := artifacts.NewHash()
+func hashBlob(ctx context.Context, b tensor.Blob) (digest.Digest, error) {
+	h := digest.New()
 	buf := make([]byte, 1<<20)
 	for off := int64(0); off < b.Size(); {
 		n := b.Size() - off
@@ -281,12 +322,12 @@ func hashBlob(ctx context.Context, b tensor.Blob) (artifacts.Digest, error) {
 			n = int64(len(buf))
 		}
 		if err := b.ReadAt(ctx, buf[:n], off); err != nil {
-			return artifacts.Digest{}, err
+			return digest.Digest{}, err
 		}
 		h.Write(buf[:n])
 		off += n
 	}
-	return artifacts.SumHash(h), nil
+	return digest.Sum(h), nil
 }
 
 // check fails when an opened file is no longer what it was.

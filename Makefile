@@ -1,0 +1,53 @@
+# quern: everything here needs Go alone, except interop (the real peers, see
+# interop/README.md) and ci (qemu-user).
+GO ?= go
+VERSION ?= dev
+LDFLAGS = -s -w -X main.version=$(VERSION)
+
+.PHONY: build demo test race vet fma fuzz digests cross bench interop generate clean
+
+build: ## the binary, ./quern
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o quern ./cmd/quern
+
+demo: build ## the main job: a real model to GGUF and KMCU, into ./out
+	./quern build testdata/demo.yaml -o out
+
+test: ## all tests; Go alone, no network
+	$(GO) test ./...
+
+race:
+	$(GO) test -race ./...
+
+vet:
+	test -z "$$(gofmt -l $$(git ls-files '*.go'))"
+	$(GO) vet ./...
+	GOARCH=arm64 $(GO) vet ./...
+	GOOS=windows $(GO) vet ./...
+
+fma: ## float products that some machines would fuse
+	$(GO) run ./internal/fmacheck/cmd/fmacheck ./tensor/... ./model/... ./formats/... ./stages/... ./verify/...
+
+FUZZTIME ?= 10s
+fuzz: ## every fuzz target for a short while
+	GO=$(GO) FUZZTIME=$(FUZZTIME) sh internal/scripts/fuzz.sh
+
+digests: ## equal bytes: amd64, GOAMD64=v3, noasm, arm64 under qemu-user; 1, 2, 7 jobs
+	GO=$(GO) sh internal/scripts/digests.sh
+
+cross: ## the platforms that releases are made for
+	for p in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 linux/arm linux/386; do \
+		echo $$p; CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -trimpath -o /dev/null ./cmd/quern || exit 1; done
+
+bench: build ## speeds beside their yardsticks, see docs/benchmarks.md
+	$(GO) test -run '^$$' -bench . -benchtime 2s ./tensor/quant
+	sh internal/scripts/bench.sh
+
+interop: build ## compare with the real tools; needs Python, Node and a C++ compiler
+	$(MAKE) -C interop QUERN=$(CURDIR)/quern
+
+generate: ## what is generated: docs, schema, assembly
+	$(GO) generate ./...
+	$(GO) test ./recipes -run 'TestDocs' -update
+
+clean:
+	rm -rf quern out dist

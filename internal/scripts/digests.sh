@@ -1,0 +1,56 @@
+#!/bin/sh
+# Builds the same recipes with differently compiled binaries and different
+# numbers of jobs, and demands the same bytes of all of them.
+#
+# A binary for another processor runs under qemu-user (qemu-aarch64).
+set -eu
+GO=${GO:-go}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+build() { # name, then environment and flags
+	name=$1
+	shift
+	env CGO_ENABLED=0 "$@" -trimpath -o "$work/$name" ./cmd/quern
+}
+build amd64 GOARCH=amd64 "$GO" build
+build v3 GOARCH=amd64 GOAMD64=v3 "$GO" build
+build noasm GOARCH=amd64 "$GO" build -tags noasm
+build arm64 GOARCH=arm64 "$GO" build
+
+run() { # binary jobs memory
+	out="$work/out.$1.$2.$3"
+	mkdir -p "$out"
+	prefix=
+	[ "$1" = arm64 ] && prefix="qemu-aarch64"
+	for r in testdata/acceptance/*.yaml testdata/digests/*.yaml; do
+		$prefix "$work/$1" build "$r" -o "$out" --no-store --jobs "$2" --memory "$3" --progress none --json >/dev/null
+	done
+	(cd "$out" && find . -type f ! -name '*.lock' | LC_ALL=C sort | xargs sha256sum) >"$work/sums.$1.$2.$3"
+}
+native=$("$GO" env GOHOSTARCH)
+if [ "$native" != amd64 ]; then
+	echo "digests: made for an amd64 machine, this is $native" >&2
+	exit 1
+fi
+command -v qemu-aarch64 >/dev/null || {
+	echo "digests: qemu-aarch64 is missing (package qemu-user)" >&2
+	exit 1
+}
+run amd64 1 64MiB
+for n in 2 7; do run amd64 $n 4GiB; done
+for b in v3 noasm arm64; do
+	for n in 1 2 7; do run $b $n 64MiB; done
+done
+fail=0
+for s in "$work"/sums.*; do
+	if ! cmp -s "$work/sums.amd64.1.64MiB" "$s"; then
+		echo "digests differ: ${s##*/sums.}" >&2
+		diff "$work/sums.amd64.1.64MiB" "$s" >&2 || true
+		fail=1
+	fi
+done
+n=$(wc -l <"$work/sums.amd64.1.64MiB")
+[ "$n" -ge 5 ] || { echo "digests: only $n files were built" >&2; exit 1; }
+[ $fail -eq 0 ] && echo "digests: $n files, the same bytes from $(ls "$work"/sums.* | wc -l) builds"
+exit $fail

@@ -1,0 +1,413 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"quern/internal/digest"
+	"quern/tensor"
+)
+
+// BuildOptions say where a build goes and how much it may use. Only OutDir and
+// the lock change what is written where; nothing here changes a byte of an
+// output.
+type BuildOptions struct {
+	OutDir  string // "" means the working folder
+	Store   Store  // nil keeps nothing
+	Jobs    int
+	Memory  int64
+	NoCache bool // take nothing from the store
+	// LockPaths are where the lock is looked for, and the first of them whose
+	// folder may be written to gets the new one. Empty means no lock.
+	LockPaths []string
+	Locked    bool
+	Events    Events
+	// Measure finds the worst tensor of a written file, nil leaves it out.
+	Measure func(ctx context.Context, in GateInput) (*WorstTensor, error)
+	// MeasureLimit is the size of source data up to which Measure is called.
+	MeasureLimit int64
+}
+
+// ErrRepaired is what a Fetcher's Finish returns after it has replaced bytes
+// that were read before.
+var ErrRepaired = errors.New("source bytes were wrong and have been fetched again")
+
+// hashFirst is the size of local files up to which they are hashed before the
+// build starts, so that the store is asked for their tensors. Larger ones are
+// hashed while the output is written.
+const hashFirst = 256 << 20
+
+// Build plans a project and writes its outputs. Until every output is complete,
+// verified and past its gates, no file of an earlier build is touched.
+func Build(ctx context.Context, prj *Project, opt BuildOptions) (*Result, error) {
+	if opt.Events == nil {
+		opt.Events = NoEvents{}
+	}
+	if opt.OutDir == "" {
+		opt.OutDir = "."
+	}
+	b := &build{prj: prj, opt: opt}
+	defer b.close()
+	return b.run(ctx)
+}
+
+type build struct {
+	prj     *Project
+	opt     BuildOptions
+	plan    *Plan
+	lock    *Lock // under --locked
+	lockAt  string
+	outs    []*output
+	sourceN atomic.Int64
+	storeN  atomic.Int64
+	hashed  int64
+	warned  map[string]bool
+	res     *Result
+}
+
+func (b *build) close() {
+	for _, o := range b.outs {
+		o.abort()
+	}
+	if b.plan != nil {
+		b.plan.Close()
+	}
+}
+
+func (b *build) run(ctx context.Context) (*Result, error) {
+	b.res = &Result{Name: b.prj.Name, Warnings: []string{}, Gates: []GateResult{}}
+	if b.opt.Locked {
+		var err error
+		if b.lock, b.lockAt, err = findLock(b.opt.LockPaths); err != nil {
+			return nil, err
+		}
+		if sum := b.recipeDigest(); sum != b.lock.Recipe {
+			return nil, fmt.Errorf("%w %s: the recipe has changed since (%s, locked to %s)", ErrLocked, b.lockAt, sum.Hex(), b.lock.Recipe.Hex())
+		}
+	}
+	if err := b.makePlan(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.prepare(); err != nil {
+		return nil, err
+	}
+	if err := b.measureStages(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.emitAll(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.gates(ctx); err != nil {
+		return b.res, err
+	}
+	return b.res, b.publish(ctx)
+}
+
+// makePlan opens and plans. Small local files whose digest is not known yet are
+// hashed and everything is planned again, since keys need digests.
+func (b *build) makePlan(ctx context.Context) error {
+	var err error
+	if b.plan, err = NewPlan(ctx, b.prj); err != nil {
+		return err
+	}
+	var unknown int64
+	for _, s := range b.plan.Sources {
+		if !s.known() {
+			unknown += s.bytes()
+		}
+	}
+	if unknown > 0 && (unknown <= hashFirst || b.lock != nil) {
+		if err := b.hashSources(ctx); err != nil {
+			return err
+		}
+		if err := b.replan(ctx); err != nil {
+			return err
+		}
+	}
+	for _, n := range b.plan.Notes() {
+		b.warn(n)
+	}
+	if b.lock != nil {
+		return b.lock.checkSources(b.lockAt, b.sources())
+	}
+	return nil
+}
+
+// replan opens everything again, now that digests are known.
+func (b *build) replan(ctx context.Context) error {
+	old := b.plan
+	next, err := NewPlan(ctx, b.prj)
+	if err != nil {
+		return err
+	}
+	b.addReads()
+	b.plan = next
+	return old.Close()
+}
+
+// addReads keeps the counts of a plan that is about to be closed.
+func (b *build) addReads() {
+	for _, s := range b.plan.Sources {
+		if s.Read != nil {
+			b.sourceN.Add(s.Read())
+		}
+	}
+}
+
+func (b *build) recipeDigest() digest.Digest { return digest.Of(b.prj.Recipe) }
+
+func (b *build) hashSources(ctx context.Context) error {
+	for _, s := range b.plan.Sources {
+		if s.Digest == nil || s.known() {
+			continue
+		}
+		b.opt.Events.Event(Event{Kind: EventPhase, Message: fmt.Sprintf("hashing source %s", s.Name)})
+		if err := s.Digest(ctx); err != nil {
+			return fmt.Errorf("source %s: %w: %w", s.Name, ErrSource, err)
+		}
+		b.hashed += s.bytes()
+	}
+	return nil
+}
+
+func (b *build) warn(msg string) {
+	if b.warned == nil {
+		b.warned = map[string]bool{}
+	}
+	if b.warned[msg] {
+		return
+	}
+	b.warned[msg] = true
+	b.res.Warnings = append(b.res.Warnings, msg)
+	warn(b.opt.Events, msg)
+}
+
+func (b *build) sources() []SourceRecord {
+	out := make([]SourceRecord, 0, len(b.plan.Sources))
+	for _, s := range b.plan.Sources {
+		out = append(out, SourceRecord{Name: s.Name, Kind: s.Kind, Ref: s.Ref, Commit: s.Commit, Files: s.Files})
+	}
+	return out
+}
+
+// prepare checks what can fail before any work: folders, names, inputs that
+// would be overwritten.
+func (b *build) prepare() error {
+	if err := os.MkdirAll(b.opt.OutDir, 0o755); err != nil {
+		return fmt.Errorf("output folder: %w", err)
+	}
+	for _, l := range b.plan.Layouts {
+		path := filepath.Join(b.opt.OutDir, filepath.FromSlash(l.File))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fmt.Errorf("output %s: %w", l.File, err)
+		}
+		if err := b.notAnInput(path); err != nil {
+			return err
+		}
+		b.outs = append(b.outs, &output{b: b, layout: l, path: path})
+	}
+	return nil
+}
+
+// ErrSameFile marks an output that would overwrite an input.
+var ErrSameFile = errors.New("output is an input of the build")
+
+func (b *build) notAnInput(path string) error {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	st, statErr := os.Stat(path)
+	for _, s := range b.plan.Sources {
+		for _, local := range s.Local {
+			in, err := os.Stat(local)
+			same := statErr == nil && err == nil && os.SameFile(st, in)
+			if same || strings.EqualFold(abs, local) {
+				return fmt.Errorf("%w: %s and %s of source %s; choose another name or folder", ErrSameFile, path, local, s.Name)
+			}
+		}
+	}
+	return nil
+}
+
+func (b *build) measureStages(ctx context.Context) error {
+	for i, st := range b.prj.Stages {
+		m, ok := st.Stage.(Measurer)
+		if !ok {
+			continue
+		}
+		// What a stage drops is not needed otherwise, and fetching it only to
+		// say how much was lost is not what the user asked for.
+		if b.remote() {
+			b.warn(fmt.Sprintf("%s: what it loses was not measured, which would fetch more than the build needs", st.Stage.Name()))
+			continue
+		}
+		say, err := m.Measure(ctx, b.plan.Models[i])
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", st.Where, st.Stage.Name(), err)
+		}
+		for _, s := range say {
+			b.warn(st.Stage.Name() + ": " + s)
+		}
+	}
+	return nil
+}
+
+func (b *build) remote() bool {
+	for _, s := range b.plan.Sources {
+		if s.Fetch != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// emitAll writes every output under a temporary name, hashing local sources
+// beside it where their digests are still unknown, and verifies what was
+// fetched.
+func (b *build) emitAll(ctx context.Context) error {
+	for _, o := range b.outs {
+		if err := o.lookup(ctx); err != nil {
+			return err
+		}
+	}
+	for attempt := 0; ; attempt++ {
+		err := b.emitOnce(ctx)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, ErrRepaired) || attempt > 0 {
+			return err
+		}
+		b.warn("bytes of a source were damaged on the way and have been fetched again; the outputs start over")
+	}
+	if !b.plan.digestsKnown() {
+		// Now that the files are hashed the same plan has keys, under which
+		// the next build finds the result.
+		if err := b.rekey(ctx); err != nil {
+			return err
+		}
+	}
+	if b.lock != nil {
+		return b.lock.checkSources(b.lockAt, b.sources())
+	}
+	return nil
+}
+
+func (b *build) emitOnce(ctx context.Context) error {
+	for name, ranges := range b.needs() {
+		if err := b.fetcher(name).Need(ctx, ranges); err != nil {
+			return fmt.Errorf("source %s: %w: %w", name, ErrSource, err)
+		}
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	if !b.plan.digestsKnown() {
+		g.Go(func() error { return b.hashSources(gctx) })
+	}
+	g.Go(func() error {
+		for _, o := range b.outs {
+			o.abort()
+			if err := o.emit(gctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	err := g.Wait()
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if err != nil {
+		return err
+	}
+	for _, s := range b.plan.Sources {
+		if s.Check != nil {
+			if err := s.Check(); err != nil {
+				return fmt.Errorf("source %s: %w: %w", s.Name, ErrSource, err)
+			}
+		}
+		if s.Fetch == nil {
+			continue
+		}
+		if err := s.Fetch.Finish(ctx); err != nil {
+			if errors.Is(err, ErrRepaired) {
+				return err
+			}
+			return fmt.Errorf("source %s: %w: %w", s.Name, ErrSource, err)
+		}
+	}
+	return nil
+}
+
+// needs groups what the network sources must deliver.
+func (b *build) needs() map[string][]tensor.Extent {
+	all := b.plan.needs(func(output, item int) bool { return b.outs[output].has(item) })
+	for name := range all {
+		if b.fetcher(name) == nil {
+			delete(all, name)
+		}
+	}
+	return all
+}
+
+func (b *build) fetcher(name string) Fetcher {
+	for _, s := range b.plan.Sources {
+		if s.Name == name {
+			return s.Fetch
+		}
+	}
+	return nil
+}
+
+// rekey plans once more and takes the keys over. The layouts must be the same:
+// the files were checked for changes.
+func (b *build) rekey(ctx context.Context) error {
+	old := b.plan.Layouts
+	if err := b.replan(ctx); err != nil {
+		return err
+	}
+	for i, l := range b.plan.Layouts {
+		if l.Size != old[i].Size || digest.Of(l.Header) != digest.Of(old[i].Header) || len(l.Items) != len(old[i].Items) {
+			return fmt.Errorf("%s: %w: the second plan differs from the first; a source has changed", l.File, ErrSource)
+		}
+		b.outs[i].layout = l
+	}
+	return nil
+}
+
+func (b *build) gates(ctx context.Context) error {
+	var failed []string
+	for _, o := range b.outs {
+		in := GateInput{Layout: o.layout, File: o.blob(), Reference: b.plan.Reference, Jobs: b.opt.Jobs}
+		for _, g := range b.prj.Gates {
+			res, err := g.Gate.Check(ctx, in)
+			if err != nil {
+				return fmt.Errorf("%s: gate %s: %w", g.Where, g.Gate.Name(), err)
+			}
+			for _, r := range res {
+				b.res.Gates = append(b.res.Gates, r)
+				if !r.Pass {
+					failed = append(failed, fmt.Sprintf("%s: %s", g.Where, r.Text))
+				}
+			}
+		}
+		if b.opt.Measure != nil && !o.cached && o.layout.Size <= b.opt.MeasureLimit && !b.remote() {
+			w, err := b.opt.Measure(ctx, in)
+			if err != nil {
+				return fmt.Errorf("%s: %w", o.layout.File, err)
+			}
+			o.worst = w
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("%w; nothing was published:\n%s", ErrGate, strings.Join(failed, "\n"))
+	}
+	return nil
+}

@@ -1,0 +1,304 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"quern/internal/atomicfile"
+	"quern/internal/digest"
+	"quern/tensor"
+)
+
+// output is one file on its way: found in the store, or written under a
+// temporary name that publish makes final.
+type output struct {
+	b      *build
+	layout *Layout
+	path   string
+
+	kept    []Kept // by item; a zero Blob means it must be made
+	bad     map[int]bool
+	file    *atomicfile.File
+	keep    BlobWriter
+	written *Written
+	cached  bool // the whole file came from the store
+	same    bool // and stands at path already
+	lost    *LostValues
+	worst   *WorstTensor
+}
+
+// has reports whether the store has an item's bytes.
+func (o *output) has(item int) bool {
+	return o.cached || item < len(o.kept) && !o.kept[item].Blob.IsZero() && !o.bad[item]
+}
+
+// lookup asks the store for the file, else for its tensors.
+func (o *output) lookup(ctx context.Context) error {
+	st := o.b.opt.Store
+	if st == nil || o.b.opt.NoCache {
+		return nil
+	}
+	key := o.layout.Key()
+	if !key.IsZero() {
+		f, err := st.File(ctx, key)
+		if err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+		if f != nil && f.Size == o.layout.Size {
+			o.cached = true
+			o.written = &Written{Digest: f.Digest, Size: f.Size, Tensors: f.Tensors}
+			return nil
+		}
+	}
+	keys := make([]tensor.Key, len(o.layout.Items))
+	for i, it := range o.layout.Items {
+		keys[i] = it.Tensor.Key
+	}
+	kept, err := st.Tensors(ctx, keys)
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	for i, k := range kept {
+		if !k.Blob.IsZero() && k.Bytes != o.layout.Items[i].Tensor.Bytes() {
+			kept[i] = Kept{}
+		}
+	}
+	o.kept = kept
+	return nil
+}
+
+// emit writes the file to its temporary names: one beside its final place, one
+// in the store.
+func (o *output) emit(ctx context.Context) error {
+	if o.cached {
+		err := o.copyCached(ctx)
+		if err == nil || !errors.Is(err, errStale) {
+			return err
+		}
+		// The store's copy is damaged: make the file anew.
+		o.b.warn(fmt.Sprintf("%s: the store's copy is damaged and is made again (%v)", o.layout.File, err))
+		o.cached, o.same, o.written = false, false, nil
+		o.abort()
+	}
+	for {
+		err := o.emitOnce(ctx)
+		var stale *staleError
+		if !errors.As(err, &stale) {
+			return err
+		}
+		// Kept bytes that are not what they were: make this tensor instead.
+		o.b.warn(fmt.Sprintf("%s: %v; it is made again", o.layout.File, err))
+		if o.bad == nil {
+			o.bad = map[int]bool{}
+		}
+		o.bad[stale.item] = true
+		o.abort()
+	}
+}
+
+var errStale = errors.New("stored bytes are damaged")
+
+// staleError says that the store's bytes of one item have another digest.
+type staleError struct {
+	item int
+	name string
+}
+
+func (e *staleError) Error() string {
+	return fmt.Sprintf("tensor %s: stored bytes are damaged", e.name)
+}
+func (e *staleError) Unwrap() error { return errStale }
+
+func (o *output) create(ctx context.Context, keep bool) error {
+	f, err := atomicfile.Create(o.path, atomicfile.Options{Size: o.layout.Size})
+	if err != nil {
+		return err
+	}
+	o.file = f
+	if keep && o.b.opt.Store != nil {
+		w, err := o.b.opt.Store.NewBlob(ctx, o.layout.Size)
+		if err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+		o.keep = w
+	}
+	return nil
+}
+
+func (o *output) emitOnce(ctx context.Context) error {
+	if err := o.create(ctx, true); err != nil {
+		return err
+	}
+	var w io.Writer = o.file
+	if o.keep != nil {
+		w = io.MultiWriter(o.file, o.keep)
+	}
+	r := &keptReader{o: o, open: map[digest.Digest]StoredBlob{}}
+	defer r.close()
+	written, err := Emit(ctx, o.layout, r.read, w, EmitOptions{Jobs: o.b.opt.Jobs, Memory: o.b.opt.Memory, Events: o.b.opt.Events})
+	if err != nil {
+		return err
+	}
+	for i, t := range written.Tensors {
+		if o.has(i) && o.kept[i].SHA256 != t.SHA256 {
+			return &staleError{i, t.Name}
+		}
+	}
+	o.written, o.lost = written, lossOf(o.layout)
+	return nil
+}
+
+// keptReader reads items from the store where it has them.
+type keptReader struct {
+	o    *output
+	mu   sync.Mutex
+	open map[digest.Digest]StoredBlob
+}
+
+func (r *keptReader) read(ctx context.Context, item int, dst []byte, first, n int64) error {
+	t := r.o.layout.Items[item].Tensor
+	if !r.o.has(item) {
+		return t.ReadRows(ctx, dst, first, n)
+	}
+	k := r.o.kept[item]
+	blob, err := r.blob(ctx, k.Blob)
+	if err != nil {
+		return &staleError{item, t.Name}
+	}
+	if err := blob.ReadAt(ctx, dst, k.Offset+first*t.RowBytes()); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		return &staleError{item, t.Name}
+	}
+	r.o.b.storeN.Add(int64(len(dst)))
+	return nil
+}
+
+func (r *keptReader) blob(ctx context.Context, d digest.Digest) (StoredBlob, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b, ok := r.open[d]; ok {
+		return b, nil
+	}
+	b, err := r.o.b.opt.Store.OpenBlob(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	r.open[d] = b
+	return b, nil
+}
+
+func (r *keptReader) close() {
+	for _, b := range r.open {
+		b.Close()
+	}
+}
+
+// copyCached takes the whole file from the store, unless it stands there
+// already. Either way every byte is hashed.
+func (o *output) copyCached(ctx context.Context) error {
+	if sum, ok := sameFile(ctx, o.path, o.layout.Size); ok && sum == o.written.Digest {
+		o.same = true
+		return nil
+	}
+	src, err := o.b.opt.Store.OpenBlob(ctx, o.written.Digest)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errStale, err)
+	}
+	defer src.Close()
+	if err := o.create(ctx, false); err != nil {
+		return err
+	}
+	h := digest.New()
+	buf := make([]byte, 1<<20)
+	for off := int64(0); off < o.layout.Size; {
+		n := o.layout.Size - off
+		if n > int64(len(buf)) {
+			n = int64(len(buf))
+		}
+		if err := src.ReadAt(ctx, buf[:n], off); err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				return cause
+			}
+			return fmt.Errorf("%w: %w", errStale, err)
+		}
+		h.Write(buf[:n])
+		if _, err := o.file.Write(buf[:n]); err != nil {
+			return err
+		}
+		off += n
+		o.b.storeN.Add(n)
+		o.b.opt.Events.Event(Event{Kind: EventProgress, Output: o.layout.File, Done: off, Total: o.layout.Size})
+	}
+	if got := digest.Sum(h); got != o.written.Digest {
+		return fmt.Errorf("%w: SHA-256 is %s, not %s", errStale, got.Hex(), o.written.Digest.Hex())
+	}
+	return nil
+}
+
+// sameFile hashes the file at path if it has the wanted size.
+func sameFile(ctx context.Context, path string, size int64) (digest.Digest, bool) {
+	st, err := os.Lstat(path)
+	if err != nil || !st.Mode().IsRegular() || st.Size() != size {
+		return digest.Digest{}, false
+	}
+	f, err := tensor.OpenFile(path)
+	if err != nil {
+		return digest.Digest{}, false
+	}
+	defer f.Close()
+	sum, _, err := digest.OfReader(io.NewSectionReader(tensor.ContextReaderAt(ctx, f), 0, size))
+	return sum, err == nil
+}
+
+// blob gives the bytes as written, before or after the final name.
+func (o *output) blob() tensor.Blob {
+	if o.file != nil {
+		return tensor.ReaderAtBlob(o.path, o.file, o.layout.Size)
+	}
+	return &lazyFile{path: o.path, size: o.layout.Size}
+}
+
+// lazyFile opens the final file for each read: gates read little of a file that
+// was not written now.
+type lazyFile struct {
+	path string
+	size int64
+}
+
+func (l *lazyFile) Size() int64 { return l.size }
+
+func (l *lazyFile) ReadAt(ctx context.Context, p []byte, off int64) error {
+	f, err := tensor.OpenFile(l.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.ReadAt(ctx, p, off)
+}
+
+func (o *output) abort() {
+	if o.file != nil {
+		o.file.Abort()
+		o.file = nil
+	}
+	if o.keep != nil {
+		o.keep.Abort()
+		o.keep = nil
+	}
+}
+
+// commit gives the file its final name.
+func (o *output) commit() error {
+	if o.file == nil {
+		return nil
+	}
+	err := o.file.Commit()
+	o.file = nil
+	return err
+}

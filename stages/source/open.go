@@ -1,0 +1,228 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"quern/formats/gguf"
+	"quern/internal/digest"
+	"quern/model"
+	"quern/pipeline"
+	"quern/recipes"
+	"quern/tensor"
+)
+
+// ErrKind marks a kind of source that this build cannot open.
+var ErrKind = errors.New("source cannot be opened")
+
+// Env is what opening needs of the outside.
+type Env struct {
+	// Dir is the folder that relative paths start from: the recipe's.
+	Dir   string
+	Cache StatCache
+	// Hub opens hf: and url: sources, nil refuses them.
+	Hub Remote
+	// Artifacts opens artifact: sources, nil refuses them.
+	Artifacts Artifacts
+}
+
+// Remote opens sources that are reached over HTTP.
+type Remote interface {
+	Repo(ctx context.Context, name, ref string) (*pipeline.Source, error)
+	URL(ctx context.Context, name, url, sha256 string) (*pipeline.Source, error)
+}
+
+// Artifacts opens what earlier builds have put into the store.
+type Artifacts interface {
+	Artifact(ctx context.Context, name, ref string) (*pipeline.Source, error)
+}
+
+// Open opens the sources of a recipe in order. When one fails those before it
+// are closed.
+func Open(ctx context.Context, env Env, list []recipes.Source) ([]*pipeline.Source, error) {
+	var out []*pipeline.Source
+	for _, s := range list {
+		src, err := open(ctx, env, s)
+		if err != nil {
+			for _, o := range out {
+				if o.Close != nil {
+					o.Close()
+				}
+			}
+			return nil, fmt.Errorf("%s: source %s: %w: %w", s.Pos, s.Name, pipeline.ErrSource, err)
+		}
+		src.Name, src.Kind, src.Ref = s.Name, string(s.Kind), s.Value
+		out = append(out, src)
+	}
+	return out, nil
+}
+
+func open(ctx context.Context, env Env, s recipes.Source) (*pipeline.Source, error) {
+	local := func() string {
+		if filepath.IsAbs(s.Value) {
+			return s.Value
+		}
+		return filepath.Join(env.Dir, filepath.FromSlash(s.Value))
+	}
+	switch s.Kind {
+	case recipes.SourceDir:
+		return openDir(ctx, env, s.Name, local())
+	case recipes.SourceGGUF:
+		return openGGUF(ctx, env, s, local())
+	case recipes.SourceFile:
+		return openFile(ctx, env, s, local())
+	case recipes.SourceHF, recipes.SourceURL:
+		if env.Hub == nil {
+			return nil, fmt.Errorf("%w: no network here", ErrKind)
+		}
+		if s.Kind == recipes.SourceHF {
+			return env.Hub.Repo(ctx, s.Name, s.Value)
+		}
+		return env.Hub.URL(ctx, s.Name, s.Value, s.SHA256)
+	case recipes.SourceArtifact:
+		if env.Artifacts == nil {
+			return nil, fmt.Errorf("%w: there is no store to take artifacts from", ErrKind)
+		}
+		return env.Artifacts.Artifact(ctx, s.Name, s.Value)
+	}
+	return nil, fmt.Errorf("%w: kind %q", ErrKind, s.Kind)
+}
+
+// describe puts the folder's view of itself into a Source.
+func (d *folder) describe(src *pipeline.Source) *pipeline.Source {
+	src.Files = d.sourceFiles()
+	src.Local = d.local()
+	opened := d.read.Load() // headers
+	src.Read = func() int64 { return d.read.Load() - opened }
+	src.Check = d.check
+	src.Close = d.close
+	src.Digest = func(ctx context.Context) error {
+		if err := d.hash(ctx); err != nil {
+			return err
+		}
+		src.Files = d.sourceFiles()
+		return nil
+	}
+	return src
+}
+
+func openDir(ctx context.Context, env Env, name, root string) (*pipeline.Source, error) {
+	d, err := openFolder(root, env.Cache)
+	if err != nil {
+		return nil, err
+	}
+	m, err := model.LoadHF(ctx, d, model.HFOptions{Source: name})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", root, err), d.close())
+	}
+	return d.describe(&pipeline.Source{Model: m}), nil
+}
+
+// openGGUF opens a GGUF file, or all shards of one.
+func openGGUF(ctx context.Context, env Env, s recipes.Source, file string) (*pipeline.Source, error) {
+	d, err := openFolder(filepath.Dir(file), env.Cache)
+	if err != nil {
+		return nil, err
+	}
+	fail := func(err error) (*pipeline.Source, error) {
+		return nil, errors.Join(fmt.Errorf("%s: %w", file, err), d.close())
+	}
+	load := func(key tensor.Key) (*model.Model, error) {
+		m, _, err := model.LoadGGUF(ctx, filepath.Base(file), d.Open, gguf.Options{Source: s.Name, Key: key})
+		return m, err
+	}
+	m, err := load(tensor.Key{})
+	if err != nil {
+		return fail(err)
+	}
+	if err := d.expect(ctx, filepath.Base(file), s.SHA256); err != nil {
+		return fail(err)
+	}
+	if key := d.key(); !key.IsZero() {
+		if m, err = load(key); err != nil {
+			return fail(err)
+		}
+	}
+	return d.describe(&pipeline.Source{Model: m}), nil
+}
+
+// key identifies the content of all opened files together; it is zero while a
+// digest is missing.
+func (d *folder) key() tensor.Key {
+	h := digest.New()
+	for _, p := range d.used() {
+		o := d.file(p)
+		if !o.has {
+			return tensor.Key{}
+		}
+		io.WriteString(h, o.sha.Hex()+"\n")
+	}
+	return tensor.Key(digest.Sum(h))
+}
+
+// ErrDigest marks a file that is not the one the recipe names.
+var ErrDigest = errors.New("SHA-256 is not the recipe's")
+
+// expect holds a file against the digest that a recipe pins it to.
+func (d *folder) expect(ctx context.Context, p, want string) error {
+	if want == "" {
+		return nil
+	}
+	if err := d.hash(ctx); err != nil {
+		return err
+	}
+	if got := d.file(p).sha.Hex(); got != want {
+		return fmt.Errorf("%w: it is %s, the recipe says %s", ErrDigest, got, want)
+	}
+	return nil
+}
+
+// openFile opens a plain file. One that holds a model of its own, as its first
+// bytes say, is opened as such.
+func openFile(ctx context.Context, env Env, s recipes.Source, file string) (*pipeline.Source, error) {
+	magic, err := firstBytes(file, 4)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.Equal(magic, []byte("GGUF")) {
+		return openGGUF(ctx, env, s, file)
+	}
+	d, err := openFolder(filepath.Dir(file), env.Cache)
+	if err != nil {
+		return nil, err
+	}
+	base := filepath.Base(file)
+	if _, err := d.Open(ctx, base); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	if err := d.expect(ctx, base, s.SHA256); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", file, err), d.close())
+	}
+	return d.describe(&pipeline.Source{}), nil
+}
+
+func firstBytes(file string, n int) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if st.IsDir() {
+		return nil, fmt.Errorf("%s: a folder; a model's folder goes under dir:", file)
+	}
+	b := make([]byte, n)
+	m, err := io.ReadFull(f, b)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return b[:m], nil
+}

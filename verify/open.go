@@ -1,0 +1,79 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"quern/formats/gguf"
+	"quern/formats/kmcu"
+	"quern/formats/safetensors"
+	"quern/tensor"
+)
+
+// ErrFormat marks a file that is none of the formats quern reads.
+var ErrFormat = errors.New("unknown file format")
+
+// Format names a file format by its first bytes.
+type Format string
+
+// The formats that files are told apart as.
+const (
+	GGUF        Format = "gguf"
+	KMCU        Format = "kmcu"
+	Safetensors Format = "safetensors"
+)
+
+// Sniff tells the format of a file by its first bytes.
+func Sniff(ctx context.Context, name string, b tensor.Blob) (Format, error) {
+	n := int64(9)
+	if b.Size() < n {
+		n = b.Size()
+	}
+	head := make([]byte, n)
+	if err := b.ReadAt(ctx, head, 0); err != nil {
+		return "", err
+	}
+	switch {
+	case n >= 4 && string(head[:4]) == "GGUF":
+		return GGUF, nil
+	case n >= 4 && string(head[:4]) == "KMCU":
+		return KMCU, nil
+	case n == 9 && head[8] == '{':
+		return Safetensors, nil
+	}
+	return "", fmt.Errorf("%s: %w: it starts with %q; GGUF, KMCU and safetensors files are read", name, ErrFormat, head)
+}
+
+// Tensors opens a file of any known format strictly and gives its tensors in
+// file order.
+func Tensors(ctx context.Context, name string, b tensor.Blob) (Format, []*tensor.Tensor, error) {
+	f, err := Sniff(ctx, name, b)
+	if err != nil {
+		return "", nil, err
+	}
+	switch f {
+	case GGUF:
+		file, err := gguf.Open(ctx, name, b, gguf.Options{})
+		if err != nil {
+			return f, nil, err
+		}
+		ts, err := file.All()
+		return f, ts, err
+	case KMCU:
+		file, err := kmcu.Open(ctx, name, b, kmcu.Options{})
+		if err != nil {
+			return f, nil, err
+		}
+		ts := make([]*tensor.Tensor, len(file.Tensors))
+		for i := range file.Tensors {
+			ts[i] = file.Tensors[i].Tensor
+		}
+		return f, ts, nil
+	}
+	file, err := safetensors.Open(ctx, name, b, safetensors.Options{})
+	if err != nil {
+		return f, nil, err
+	}
+	return f, file.Tensors, nil
+}
