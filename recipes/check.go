@@ -32,6 +32,10 @@ func (c *checker) checkRecipe(r *Recipe, n *node) {
 
 // checkRefs resolves names, and finds sources and ids that nothing names.
 func (c *checker) checkRefs(r *Recipe, n *node) {
+	sources := map[string]bool{}
+	for _, s := range r.Sources {
+		sources[s.Name] = true
+	}
 	ids := map[string]int{}
 	for _, s := range r.Steps {
 		if s.ID == "" {
@@ -42,7 +46,7 @@ func (c *checker) checkRefs(r *Recipe, n *node) {
 			c.errorf(s.IDPos, path, "a step before has the id %s", s.ID)
 			continue
 		}
-		if r.Source(s.ID) != nil {
+		if sources[s.ID] {
 			c.errorf(s.IDPos, path, "a source has the name %s", s.ID)
 			continue
 		}
@@ -50,7 +54,7 @@ func (c *checker) checkRefs(r *Recipe, n *node) {
 	}
 	used := map[string]bool{BaseSource: true, TokenizerSource: true}
 	for _, ref := range c.refs {
-		if r.Source(ref.name) != nil {
+		if sources[ref.name] {
 			used[ref.name] = true
 			continue
 		}
@@ -78,13 +82,13 @@ func (c *checker) checkRefs(r *Recipe, n *node) {
 		}
 		c.errorf(ref.pos, ref.path, "nothing has the name %s%s", quote(ref.name), suggest(ref.name, known))
 	}
-	base := r.Source(BaseSource) != nil
+	base := sources[BaseSource]
 	for _, s := range r.Sources {
 		if used[s.Name] {
 			continue
 		}
 		hint := ""
-		if near := nearest(s.Name, []string{BaseSource, TokenizerSource}); near != "" && r.Source(near) == nil {
+		if near := nearest(s.Name, []string{BaseSource, TokenizerSource}); near != "" && !sources[near] {
 			hint = "; did you mean " + near + "?"
 			base = base || near == BaseSource
 		}
