@@ -1,0 +1,122 @@
+package hub
+
+import (
+	"cmp"
+	"slices"
+)
+
+// planLimits bound how ranges are put together.
+type planLimits struct {
+	// segment is the most bytes of one request.
+	segment int64
+	// big ranges get requests of their own, so that the order of reading is
+	// kept where it matters.
+	big int64
+	// gap is the number of unwanted bytes that may be fetched to save
+	// requests.
+	gap int64
+}
+
+// maxGap is the longest gap worth reading over: about what a connection
+// transfers while a new request is under way.
+const maxGap = 1 << 20
+
+// wantWhole reports whether so little of a file is left out that all of it is
+// fetched, which lets its digest be checked: less than 1 % of what is needed.
+func wantWhole(size int64, needed spans) bool {
+	n := needed.total()
+	return n > 0 && (size-n) < (n+99)/100
+}
+
+// planSegments turns wanted ranges of one file, in the order of reading, into
+// disjoint requests sorted by offset. Neighbours are put together: touching
+// ones always, others over the smallest gaps while the gap budget lasts. With
+// whole, the requests cover the file. gapUsed counts the unwanted bytes.
+func planSegments(items []span, size int64, whole bool, lim planLimits) (segs []span, gapUsed int64) {
+	sorted := make([]span, 0, len(items))
+	for _, x := range items {
+		if x = x.clip(span{0, size}); x.lo < x.hi {
+			sorted = append(sorted, x)
+		}
+	}
+	slices.SortFunc(sorted, func(a, b span) int { return cmp.Or(cmp.Compare(a.lo, b.lo), cmp.Compare(a.hi, b.hi)) })
+	atoms := sorted[:0]
+	for _, x := range sorted {
+		if n := len(atoms); n > 0 {
+			x.lo = max(x.lo, atoms[n-1].hi)
+		}
+		if x.lo < x.hi {
+			atoms = append(atoms, x)
+		}
+	}
+	if len(atoms) == 0 {
+		return nil, 0
+	}
+	big := make([]bool, len(atoms))
+	for i, x := range atoms {
+		big[i] = x.len() >= lim.big
+	}
+	if whole {
+		atoms[0].lo = 0
+		for i := range atoms {
+			end := size
+			if i+1 < len(atoms) {
+				end = atoms[i+1].lo
+			}
+			atoms[i].hi = end
+		}
+	} else {
+		gapUsed = fillGaps(atoms, big, lim)
+	}
+	for i, x := range atoms {
+		if n := len(segs); n > 0 && i > 0 && !big[i] && !big[i-1] && segs[n-1].hi == x.lo && x.hi-segs[n-1].lo <= lim.segment {
+			segs[n-1].hi = x.hi
+			continue
+		}
+		segs = append(segs, x)
+	}
+	return cutLong(segs, lim.segment), gapUsed
+}
+
+// fillGaps lengthens small ranges up to their small neighbours, over the
+// shortest gaps first. It returns the bytes that this adds.
+func fillGaps(atoms []span, big []bool, lim planLimits) int64 {
+	var gaps []int // index of the range before the gap
+	for i := 0; i+1 < len(atoms); i++ {
+		g := atoms[i+1].lo - atoms[i].hi
+		if g > 0 && g <= maxGap && !big[i] && !big[i+1] {
+			gaps = append(gaps, i)
+		}
+	}
+	gap := func(i int) int64 { return atoms[i+1].lo - atoms[i].hi }
+	slices.SortStableFunc(gaps, func(a, b int) int { return cmp.Compare(gap(a), gap(b)) })
+	var used int64
+	for _, i := range gaps {
+		g := gap(i)
+		if used+g > lim.gap {
+			break
+		}
+		used += g
+		atoms[i].hi = atoms[i+1].lo
+	}
+	return used
+}
+
+// cutLong cuts what is longer than one request into equal parts.
+func cutLong(segs []span, limit int64) []span {
+	out := make([]span, 0, len(segs))
+	for _, x := range segs {
+		n := (x.len() + limit - 1) / limit
+		for k := int64(0); k < n; k++ {
+			// x.len()/n first: the product of length and k may overflow.
+			step, rest := x.len()/n, x.len()%n
+			lo := x.lo + k*step + min(k, rest)
+			hi := lo + step
+			if k < rest {
+				hi++
+			}
+			out = append(out, span{lo, hi})
+		}
+	}
+	return out
+}
