@@ -14,6 +14,9 @@ from pathlib import Path
 import common
 import ggufview
 
+# Architectures that quern does not convert yet: their goldens wait in a folder of their own, which its tests do not read.
+FURTHER = {"tiny-qwen35", "tiny-bailingmoe2"}
+
 
 def _entry(tool, args, source, path):
     entry = {"file": path.name, "tool": tool, "args": args}
@@ -54,8 +57,8 @@ def goldens(folder, only_convert=False):
                 path = out / f"{name}.f16.{kind}{'.pure' if pure else ''}.gguf"
                 common.quantize(source, path, kind, *pure)
                 doc["outputs"].append(_entry("llama-quantize", [*pure, kind], source.name, path))
-    common.GOLDENS.mkdir(parents=True, exist_ok=True)
-    target = common.GOLDENS / f"{name}.json"
+    target = common.GOLDENS / ("further" if name in FURTHER else "") / f"{name}.json"
+    target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(_dump(doc), encoding="utf-8")
     json.loads(target.read_text(encoding="utf-8"))
     print(f"{target.relative_to(common.PROJECT)}: {len(doc['outputs'])} outputs, {target.stat().st_size} bytes", flush=True)
