@@ -198,8 +198,9 @@ func (w *writer) place(d artifacts.Descriptor) error {
 	// taken it with the same ones: all are replaced, without a moment in which
 	// the blob is missing.
 	err = w.f.CommitAs(path)
-	if err != nil {
-		// Windows replaces no file that is read-only or open.
+	if errors.Is(err, fs.ErrPermission) {
+		// Windows replaces no file that is read-only or open. That is fine if
+		// another process has just put it there.
 		if good, _ := w.s.verified(w.ctx, d); good {
 			return nil
 		}

@@ -73,10 +73,10 @@ func encodeKeyRef(k artifacts.KeyRef) []byte {
 	return append(r, k.Sum[:]...)
 }
 
-// encodeKeyTable sorts records, drops those that come twice, and gives a key
-// file's bytes.
+// encodeKeyTable gives the bytes of a key file with these records, in order and
+// each once.
 func encodeKeyTable(records [][]byte) []byte {
-	slices.SortFunc(records, bytes.Compare)
+	records = slices.SortedFunc(slices.Values(records), bytes.Compare)
 	records = slices.CompactFunc(records, bytes.Equal)
 	out := make([]byte, 0, keyHeader+len(records)*keyRecord)
 	out = append(out, keyMagic...)

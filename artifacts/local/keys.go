@@ -196,7 +196,7 @@ func (s *Store) PutKeys(ctx context.Context, refs []artifacts.KeyRef) error {
 	if len(records) == 0 {
 		return nil
 	}
-	if err := s.writeKeyFile(records); err != nil {
+	if err := s.writeKeyFile(encodeKeyTable(records)); err != nil {
 		return s.changeError(err)
 	}
 	if len(byName) >= maxKeyFiles {
@@ -205,8 +205,7 @@ func (s *Store) PutKeys(ctx context.Context, refs []artifacts.KeyRef) error {
 	return nil
 }
 
-func (s *Store) writeKeyFile(records [][]byte) error {
-	raw := encodeKeyTable(records)
+func (s *Store) writeKeyFile(raw []byte) error {
 	return atomicfile.WriteFile(s.path(keysDir, digest.Of(raw).Hex()), raw, s.fileOptions())
 }
 
@@ -230,9 +229,10 @@ func (s *Store) mergeKeys(ctx context.Context, keep func(artifacts.KeyRef) bool)
 	if keep != nil {
 		records = slices.DeleteFunc(records, func(r []byte) bool { return !keep(keyTable{r}.at(0)) })
 	}
-	merged := digest.Of(encodeKeyTable(records)).Hex()
+	raw := encodeKeyTable(records)
+	merged := digest.Of(raw).Hex()
 	if _, ok := byName[merged]; !ok && len(records) > 0 {
-		if err := s.writeKeyFile(records); err != nil {
+		if err := s.writeKeyFile(raw); err != nil {
 			return s.changeError(err)
 		}
 	}
