@@ -98,23 +98,22 @@ func classOf(modelType string) (class, bool) {
 }
 
 // effective merges class defaults and text_config into one flat object.
-func effective(raw *pyjson.Object) (*pyjson.Object, []string, error) {
-	var notes []string
+func effective(raw *pyjson.Object) (eff *pyjson.Object, notes []string, bare string, err error) {
 	v, _ := raw.Get("model_type")
 	modelType, _ := v.(string)
 	root := raw.Clone()
 	text, err := textConfig(root)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, "", err
 	}
-	filled, why := fill(root, text, modelType)
-	if why != "" {
-		notes = append(notes, why+": its values are taken as they stand, without class defaults")
+	filled, bare := fill(root, text, modelType)
+	if bare != "" {
+		notes = append(notes, bare+": its values are taken as they stand, without class defaults")
 		filled = root
 	}
 	given := hasTheta(raw, text)
 	if text, err = textConfig(filled); err != nil {
-		return nil, nil, err
+		return nil, nil, "", err
 	}
 	out := filled.Clone()
 	for _, k := range text.Keys() {
@@ -124,7 +123,7 @@ func effective(raw *pyjson.Object) (*pyjson.Object, []string, error) {
 	if v, _ := out.Get("rope_theta"); v != nil && !given {
 		notes = append(notes, fmt.Sprintf("rope_theta is not given: %s, the default of model_type %s, is used", pyjson.Show(v), modelType))
 	}
-	return out, notes, nil
+	return out, notes, bare, nil
 }
 
 func textConfig(o *pyjson.Object) (*pyjson.Object, error) {

@@ -20,6 +20,8 @@ type Config struct {
 	eff   *pyjson.Object
 	arch  string
 	notes []string
+	// bare says why no class filled in defaults, empty when one did.
+	bare string
 }
 
 // ParseConfig reads a config.json. file names it in errors.
@@ -34,7 +36,7 @@ func ParseConfig(file string, text []byte) (*Config, error) {
 func newConfig(file string, raw *pyjson.Object) (*Config, error) {
 	c := &Config{file: file, raw: raw}
 	var err error
-	if c.eff, c.notes, err = effective(raw); err != nil {
+	if c.eff, c.notes, c.bare, err = effective(raw); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if c.arch, err = architecture(raw); err != nil {
@@ -162,10 +164,14 @@ func (c *Config) bad(key string, v any, want string) error {
 }
 
 func (c *Config) missing(keys []string) error {
-	if len(keys) == 1 {
-		return fmt.Errorf("%s: %w: %s is missing", c.file, ErrConfig, keys[0])
+	why := ""
+	if c.bare != "" {
+		why = "; no defaults hold: " + c.bare
 	}
-	return fmt.Errorf("%s: %w: none of %s is there", c.file, ErrConfig, strings.Join(keys, ", "))
+	if len(keys) == 1 {
+		return fmt.Errorf("%s: %w: %s is missing%s", c.file, ErrConfig, keys[0], why)
+	}
+	return fmt.Errorf("%s: %w: none of %s is there%s", c.file, ErrConfig, strings.Join(keys, ", "), why)
 }
 
 // OptInt gives the whole number under the first present key; ok is false when
