@@ -165,17 +165,24 @@ func (h *header) check(start, size int64) error {
 	slices.SortFunc(order, func(a, b *entry) int {
 		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end), strings.Compare(a.name, b.name))
 	})
-	at, last := int64(0), "the data start"
+	at := int64(0)
+	var last *entry
+	before := func() string {
+		if last == nil {
+			return "the data start"
+		}
+		return "tensor " + clip(last.name)
+	}
 	for _, e := range order {
 		if e.begin > at {
 			return fmt.Errorf("%w: gap of %d bytes at offsets %d to %d, between %s and tensor %s",
-				ErrHeader, e.begin-at, at, e.begin, last, clip(e.name))
+				ErrHeader, e.begin-at, at, e.begin, before(), clip(e.name))
 		}
 		if e.begin < at {
 			return fmt.Errorf("%w: tensor %s at offsets %d to %d overlaps %s, which ends at %d",
-				ErrHeader, clip(e.name), e.begin, e.end, last, at)
+				ErrHeader, clip(e.name), e.begin, e.end, before(), at)
 		}
-		at, last = e.end, "tensor "+clip(e.name)
+		at, last = e.end, e
 	}
 	data := size - start
 	if at > data {

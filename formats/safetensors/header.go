@@ -1,6 +1,7 @@
 package safetensors
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -59,7 +60,12 @@ func parseHeader(text []byte) (*header, error) {
 	if err := s.end(); err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(h.entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(h.entries, func(a, b entry) int {
+		if c := strings.Compare(a.name, b.name); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.off, b.off)
+	})
 	for i := 1; i < len(h.entries); i++ {
 		if a, b := h.entries[i-1], h.entries[i]; a.name == b.name {
 			return nil, errorAt(b.off, "duplicate tensor name %s, first at byte %d", clip(a.name), a.off)
