@@ -294,3 +294,42 @@ func TestPresets(t *testing.T) {
 		}
 	}
 }
+
+// TestCanonicalReparses: the canonical form is a recipe of the same meaning,
+// once local sources have a path again.
+func TestCanonicalReparses(t *testing.T) {
+	n := 0
+	for _, file := range goldens(t) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Parse("x", text, Options{Set: setLines(text)})
+		if err != nil {
+			continue
+		}
+		n++
+		first := string(r.Canonical())
+		again := strings.NewReplacer(`"dir":""`, `"dir":"m"`, `"file":""`, `"file":"m"`, `"gguf":""`, `"gguf":"m"`).Replace(first)
+		r, err = Parse("x", []byte(again), Options{})
+		if err != nil {
+			t.Errorf("%s: %v in %s", file, err, again)
+			continue
+		}
+		if got := string(r.Canonical()); got != first {
+			t.Errorf("%s: %s became %s", file, first, got)
+		}
+	}
+	if n < 20 {
+		t.Errorf("only %d recipes", n)
+	}
+}
+
+func TestParseSize(t *testing.T) {
+	for s, want := range map[string]int64{"0": 0, "4096": 4096, "64MiB": 64 << 20, "4GiB": 4 << 30, "1.5KB": 1500, "": -1, "2M": -1, "-1": -1, "010": -1, "9223372036854775808": -1, "1.5": -1} {
+		got, err := ParseSize(s)
+		if (want < 0) != (err != nil) || err == nil && got != want {
+			t.Errorf("%q: %d, %v", s, got, err)
+		}
+	}
+}
