@@ -108,6 +108,10 @@ func (r *reader) size(keys ...string) int64 {
 	}
 	var n int64
 	n, r.err = r.c.Size(keys...)
+	if r.err == nil && n > math.MaxInt32 {
+		_, key, _ := r.c.Find(keys...)
+		r.err = fmt.Errorf("%s: %w: %s is %d, which no model has", r.c.File(), ErrConfig, key, n)
+	}
 	return n
 }
 
@@ -143,8 +147,8 @@ func (m *Model) headDim(d *Dims) (int64, error) {
 	case !ok:
 		return 0, fmt.Errorf("%s: %w: no head_dim, and hidden_size %d does not divide by %d heads", c.File(), ErrConfig, d.Hidden, d.Heads)
 	}
-	if n > math.MaxInt32 || d.Heads > math.MaxInt32 {
-		return 0, fmt.Errorf("%s: %w: %d heads of %d values", c.File(), ErrConfig, d.Heads, n)
+	if n > math.MaxInt32 {
+		return 0, fmt.Errorf("%s: %w: head_dim is %d, which no model has", c.File(), ErrConfig, n)
 	}
 	if q != nil && len(q.Shape) == 2 && q.Shape[0] != n*d.Heads {
 		return 0, fmt.Errorf("%w: %s has %d rows, %d heads of head_dim %d need %d", ErrTensors, q.Name, q.Shape[0], d.Heads, n, n*d.Heads)

@@ -57,28 +57,32 @@ func ToGGUF(ctx context.Context, m *model.Model, opt Options) (*model.Model, err
 	if err != nil {
 		return nil, err
 	}
+	vocab, notes, err := loadVocab(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return assemble(ctx, m.WithNotes(notes...), f, out, opt, vocab)
+}
+
+// assemble is the conversion with the tokenizer at hand.
+func assemble(ctx context.Context, m *model.Model, f model.Family, out outType, opt Options, vocab *tokenizer.Vocabulary) (*model.Model, error) {
 	scratch := &buffers{}
 	source, err := dequantize(m, scratch)
 	if err != nil {
 		return nil, err
 	}
-	vocab, notes, err := loadVocab(ctx, m)
-	if err != nil {
-		return nil, err
-	}
-	items, more, err := plan(m.WithTensors(source), int64(len(vocab.Tokens)), scratch)
+	items, notes, err := plan(m.WithTensors(source), int64(len(vocab.Tokens)), scratch)
 	if err != nil {
 		return nil, err
 	}
 	if len(source) != len(m.Tensors) {
 		nameTypes(items, m.Tensors)
 	}
-	notes = append(notes, more...)
 	g := &model.Model{Form: model.GGUF, Name: m.Name, Notes: m.Notes}
 	if err := out.apply(g, items, opt, scratch); err != nil {
 		return nil, err
 	}
-	more, err = metadata(ctx, g, m, f, vocab, out, opt)
+	more, err := metadata(ctx, g, m, f, vocab, out, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -91,19 +95,22 @@ func plan(m *model.Model, tokens int64, scratch *buffers) ([]item, []model.Note,
 	if err != nil {
 		return nil, nil, err
 	}
+	if d.Layers > int64(len(m.Tensors)) {
+		return nil, nil, fmt.Errorf("%w: %s has %d layers, the folder only %d tensors", model.ErrTensors, m.Config.File(), d.Layers, len(m.Tensors))
+	}
 	w := &walker{d: d, cfg: m.Config, scratch: scratch, experts: map[int]*expertSet{}, seen: map[model.ID]string{}}
+	w.all(m.Tensors)
+	if err := w.finish(); err != nil {
+		return nil, nil, err
+	}
 	if d.Family == model.Llama {
 		rope, err := ropeFreqs(m.Config, d)
 		if err != nil {
 			return nil, nil, err
 		}
 		if rope != nil {
-			w.put(*rope)
+			w.items = slices.Insert(w.items, 0, *rope)
 		}
-	}
-	w.all(m.Tensors)
-	if err := w.finish(); err != nil {
-		return nil, nil, err
 	}
 	for i, it := range w.items {
 		if it.id.Role != model.TokenEmbd {

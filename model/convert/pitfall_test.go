@@ -445,3 +445,21 @@ func TestTokensWithoutRows(t *testing.T) {
 	_, err := m.convert(t, Options{})
 	wantError(t, err, tokenizer.ErrVocabSize, "510", "511")
 }
+
+// Sizes from a hostile config must not decide how much is allocated.
+func TestHugeSizes(t *testing.T) {
+	for key, n := range map[string]int64{"num_hidden_layers": 1 << 30, "num_experts": 1 << 30, "moe_intermediate_size": 1 << 62, "hidden_size": 1 << 40,
+		"head_dim": 1 << 30, "num_attention_heads": 1 << 31, "vocab_size": 1 << 40} {
+		m := moeToy(t)
+		m.add("model.layers.0.mlp.experts.0.up_proj.weight", 3, 16)
+		m.config[key] = n
+		if _, err := m.convert(t, Options{}); err == nil {
+			t.Errorf("%s = %d passes", key, n)
+		}
+	}
+	m := newToy(t)
+	m.config["head_dim"] = 1 << 31
+	m.config["rope_scaling"] = map[string]any{"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+	_, err := m.convert(t, Options{})
+	wantError(t, err, model.ErrConfig, "head_dim is 2147483648")
+}

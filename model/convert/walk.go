@@ -237,6 +237,9 @@ func (w *walker) sameType(parts []*tensor.Tensor) error {
 	return nil
 }
 
+// maxMissing bounds the list of one layer's missing experts.
+const maxMissing = 1 << 16
+
 // finish reports everything that does not fit, at once.
 func (w *walker) finish() error {
 	have := map[model.ID]bool{}
@@ -258,6 +261,9 @@ func (w *walker) finish() error {
 			one.Expert = e
 			if set.parts[one] == nil {
 				missing = append(missing, w.sourceName(one))
+			}
+			if len(missing) > maxMissing {
+				break // a config that is plainly another model's
 			}
 		}
 	}
