@@ -177,6 +177,8 @@ func TestTruncated(t *testing.T) {
 	wantErr(t, err, ErrTruncated, `first damaged tensor "b"`)
 	_, err = openBytes(whole[:40])
 	wantErr(t, err, ErrTruncated, fmt.Sprint(8+len(h)), "40")
+	_, err = openBytes(whole[:8+len(h)-1])
+	wantErr(t, err, ErrTruncated, fmt.Sprintf("needs %d bytes, the file has %d", 8+len(h), 8+len(h)-1))
 	_, err = openBytes(append(whole, 0))
 	wantErr(t, err, ErrHeader, "1 bytes after the last tensor")
 }
