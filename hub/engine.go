@@ -95,88 +95,17 @@ func (e *engine) declare(f *remote, ranges []Range) error {
 	for _, r := range ranges {
 		x := span{r.Off, r.Off + r.Len}
 		f.needs = f.needs.add(x)
-		f.declared = true
+		f.asked = f.asked.add(x)
 		e.pending = append(e.pending, need{f, x})
 	}
 	return nil
-}
-
-// plan makes jobs of all pending needs, in their order. It is called with
-// e.mu held.
-func (e *engine) plan() {
-	pending := e.pending
-	e.pending = nil
-	items := map[*remote][]span{}
-	var order []*remote
-	for _, n := range pending {
-		if items[n.f] == nil {
-			order = append(order, n.f)
-		}
-		items[n.f] = append(items[n.f], n.x)
-	}
-	segs := map[*remote][]span{}
-	for _, f := range order {
-		segs[f] = f.planNew(items[f], e.limits)
-	}
-	// A request's turn is that of the first range that touches it.
-	taken := map[*remote][]bool{}
-	for _, n := range pending {
-		list := segs[n.f]
-		if taken[n.f] == nil {
-			taken[n.f] = make([]bool, len(list))
-		}
-		i, _ := slices.BinarySearchFunc(list, n.x.lo, func(s span, lo int64) int {
-			if s.hi <= lo {
-				return -1
-			}
-			return 1
-		})
-		for ; i < len(list) && list[i].lo < n.x.hi; i++ {
-			if !taken[n.f][i] {
-				taken[n.f][i] = true
-				e.enqueue(n.f, list[i], false)
-			}
-		}
-	}
-	for _, f := range order {
-		for i, s := range segs[f] {
-			if len(taken[f]) == 0 || !taken[f][i] {
-				e.enqueue(f, s, false)
-			}
-		}
-	}
-}
-
-// planNew gives the requests for newly declared ranges of a file.
-func (f *remote) planNew(items []span, lim planLimits) []span {
-	if !f.whole && !f.digest.IsZero() && wantWhole(f.size, f.needs) {
-		f.whole = true
-		if f.eng.mem != nil {
-			f.eng.mem.hashWhole(f)
-		}
-	}
-	if f.whole {
-		items = append(items, f.planned.missing(span{0, f.size})...)
-		f.needs = f.needs.add(span{0, f.size})
-	}
-	lim.gap = f.needs.total()/100 - f.gapUsed
-	raw, used := planSegments(items, f.size, f.whole, lim)
-	f.gapUsed += used
-	var out []span
-	for _, s := range raw {
-		out = append(out, f.planned.missing(s)...)
-		f.planned = f.planned.add(s)
-	}
-	return out
 }
 
 // enqueue adds a job, in front for a waiting reader. It is called with e.mu
 // held.
 func (e *engine) enqueue(f *remote, x span, front bool) *job {
 	j := &job{f: f, span: x, notify: make(chan struct{})}
-	if f.declared {
-		j.left = f.needs.inside(x)
-	}
+	j.left = f.asked.inside(x)
 	f.jobs = append(f.jobs, j)
 	if front {
 		e.queue = slices.Insert(e.queue, 0, j)
@@ -228,6 +157,9 @@ func (e *engine) cover(ctx context.Context, f *remote, x span) (*job, <-chan str
 		return nil, done, nil
 	}
 	j.waiters++
+	if e.mem != nil {
+		e.mem.hold(f, x.lo)
+	}
 	e.pump()
 	return j, j.notify, nil
 }
@@ -380,7 +312,9 @@ func (e *engine) run(j *job) {
 	err = e.recover(j, err)
 	// When nobody waits for it, the reader who comes to it later will find
 	// out for himself; until then more of the same would only do harm.
-	e.halted = err != nil && j.waiters == 0
+	if e.halted = err != nil && j.waiters == 0; e.halted {
+		e.c.event(Event{Kind: EventWarning, What: j.f.what, Text: fmt.Sprintf("reading ahead stopped: %v", err)})
+	}
 	e.end(j, err)
 	e.pump()
 }
@@ -443,89 +377,4 @@ func (e *engine) keep(j *job, off int64, p []byte) error {
 		}
 	}
 	return nil
-}
-
-// recover handles the failures after which a file goes on in another way:
-// from the start, or as a whole. It returns nil when the readers should look
-// again. It is called with e.mu held.
-func (e *engine) recover(j *job, err error) error {
-	f := j.f
-	switch {
-	case err == nil:
-		return nil
-	case context.Cause(e.ctx) != nil:
-		return about(f.what, context.Cause(e.ctx))
-	case errors.Is(err, errRestart):
-		return nil
-	case errors.Is(err, errTag):
-		return e.restart(j)
-	case errors.Is(err, errIgnored):
-		return e.takeWhole(f)
-	}
-	return err
-}
-
-// restart drops everything of a file that changed on the server, once.
-func (e *engine) restart(j *job) error {
-	f := j.f
-	if j.gen != f.gen {
-		return nil
-	}
-	fail := func(err error) error {
-		return &Error{Kind: ErrChanged, What: f.what, URL: redact(f.loc.start), Err: err, Hint: "run again; if it repeats, the server serves different files under one name"}
-	}
-	if f.gen > 0 {
-		return fail(errors.New("its ETag changed a second time"))
-	}
-	if f.handed {
-		if f.spool == nil {
-			return fail(errTag)
-		}
-		f.dirty = true
-	}
-	f.genMu.Lock()
-	defer f.genMu.Unlock()
-	f.gen++
-	f.handed = false
-	e.unqueue(f)
-	f.loc.forgetTags()
-	e.c.event(Event{Kind: EventRefetch, What: f.what, Text: "the file's ETag changed between two parts; fetching it again"})
-	if f.spool == nil {
-		e.mem.forget(f)
-		return nil
-	}
-	if err := f.spool.drop(span{0, f.size}); err != nil {
-		return err
-	}
-	f.planned, f.gapUsed = nil, 0
-	for _, x := range f.needs {
-		e.pending = append(e.pending, need{f, x})
-	}
-	return nil
-}
-
-// takeWhole switches a file to one request without Range, where the bytes can
-// be kept.
-func (e *engine) takeWhole(f *remote) error {
-	if e.mem != nil && f.size > e.mem.limit {
-		return &Error{Kind: ErrNoRange, What: f.what, URL: redact(f.loc.start),
-			Err: fmt.Errorf("the file's %d bytes are more than the %d of memory for buffers", f.size, e.mem.limit), Hint: "set a spool folder"}
-	}
-	if !f.noRange {
-		f.noRange = true
-		e.c.event(Event{Kind: EventWarning, What: f.what, Text: "the server does not serve ranges; fetching the whole file"})
-	}
-	e.unqueue(f)
-	e.enqueueWhole(f)
-	return nil
-}
-
-// enqueueWhole makes the job for a file that comes in one piece, unless there
-// is one.
-func (e *engine) enqueueWhole(f *remote) {
-	if slices.ContainsFunc(f.jobs, func(j *job) bool { return j.whole }) {
-		return
-	}
-	j := e.enqueue(f, span{0, f.size}, true)
-	j.whole = true
 }

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"hash/crc32"
 	"slices"
@@ -81,14 +82,14 @@ const maxExtent = 4 << 20
 
 // extentMap is the state that a journal describes.
 type extentMap struct {
-	recs     []record // extents, sorted by offset
-	claimed  spans    // their union
+	recs     []record // extents; sorted by offset when sorted is set
+	sorted   bool
+	claimed  spans // their union
 	verified bool
 }
 
 // apply adds the records in b, which starts at a record's boundary. A damaged
-// record is left out; what it claimed is fetched again. Extents are few per
-// file, so keeping them sorted by insertion is cheap.
+// record is left out; what it claimed is fetched again.
 func (m *extentMap) apply(b []byte, size int64) {
 	for ; len(b) >= recordBytes; b = b[recordBytes:] {
 		r, ok := decodeRecord(b, size)
@@ -107,8 +108,8 @@ func (m *extentMap) apply(b []byte, size int64) {
 }
 
 func (m *extentMap) insert(r record) {
-	i := sort.Search(len(m.recs), func(i int) bool { return m.recs[i].span.lo > r.span.lo })
-	m.recs = slices.Insert(m.recs, i, r)
+	m.recs = append(m.recs, r)
+	m.sorted = false
 	m.claimed = m.claimed.add(r.span)
 }
 
@@ -124,6 +125,10 @@ func (m *extentMap) drop(x span) {
 
 // touching lists the extents that overlap x.
 func (m *extentMap) touching(x span) []record {
+	if !m.sorted {
+		slices.SortFunc(m.recs, func(a, b record) int { return cmp.Compare(a.span.lo, b.span.lo) })
+		m.sorted = true
+	}
 	// Extents are at most maxExtent long, so none that starts further before
 	// x can reach into it.
 	i := sort.Search(len(m.recs), func(i int) bool { return m.recs[i].span.lo > x.lo-maxExtent })

@@ -3,7 +3,9 @@ package hub
 import (
 	"bytes"
 	"context"
+	"io"
 	"io/fs"
+	"log"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -165,3 +167,5 @@ func listDir(t *testing.T, dir string) []string {
 	}
 	return out
 }
+
+func quietLog() *log.Logger { return log.New(io.Discard, "", 0) }

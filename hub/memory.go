@@ -35,6 +35,7 @@ type segment struct {
 	left     spans
 	declared bool
 	pinned   bool
+	held     bool // a reader waits for it
 	dead     bool // the job that filled it ended early
 	use      int64
 }
@@ -98,14 +99,15 @@ func (m *memory) room(n int64) bool {
 }
 
 // reserve makes the buffer for x. urgent takes the room even if declared
-// bytes have to go, or the limit is passed.
+// bytes have to go, or the limit is passed, and holds the buffer until it is
+// read.
 func (m *memory) reserve(f *remote, x span, left spans, urgent, pinned bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.evict(x.len(), urgent)
 	mf := m.file(f)
 	m.tick++
-	s := &segment{span: x, buf: make([]byte, x.len()), left: left, declared: len(left) > 0, pinned: pinned, use: m.tick}
+	s := &segment{span: x, buf: make([]byte, x.len()), left: left, declared: len(left) > 0, pinned: pinned, held: urgent, use: m.tick}
 	i, _ := slices.BinarySearchFunc(mf.segs, x.lo, func(s *segment, lo int64) int { return int(min(max(s.lo-lo, -1), 1)) })
 	mf.segs = slices.Insert(mf.segs, i, s)
 	m.used += x.len()
@@ -120,7 +122,7 @@ func (m *memory) evict(n int64, urgent bool) bool {
 		var of *memFile
 		for _, mf := range m.files {
 			for _, s := range mf.segs {
-				if s.pinned || !s.dead && s.have < s.len() || s.declared && !urgent {
+				if s.pinned || s.held || !s.dead && s.have < s.len() || s.declared && !urgent {
 					continue
 				}
 				if victim == nil || worse(s, victim) {
@@ -168,6 +170,19 @@ func (m *memory) write(f *remote, off int64, p []byte) {
 	mf.advance()
 }
 
+// hold keeps the segment with off until it is read: two readers in little
+// room would otherwise take it from each other for ever.
+func (m *memory) hold(f *remote, off int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.file(f).segs {
+		if s.lo <= off && off < s.hi {
+			s.held = true
+			return
+		}
+	}
+}
+
 // end closes the segment that starts at lo: no more bytes will come.
 func (m *memory) end(f *remote, x span) {
 	m.mu.Lock()
@@ -207,7 +222,7 @@ func (m *memory) read(f *remote, p []byte, off int64) (n int) {
 		}
 		n = copy(p, s.buf[off-s.lo:s.have])
 		m.tick++
-		s.use = m.tick
+		s.use, s.held = m.tick, false
 		if s.declared {
 			s.left = s.left.remove(span{off, off + int64(n)})
 			if len(s.left) == 0 && s.have == s.len() && !s.pinned {

@@ -120,3 +120,71 @@ func cutLong(segs []span, limit int64) []span {
 	}
 	return out
 }
+
+// plan makes jobs of all pending needs, in their order. It is called with
+// e.mu held.
+func (e *engine) plan() {
+	pending := e.pending
+	e.pending = nil
+	items := map[*remote][]span{}
+	var order []*remote
+	for _, n := range pending {
+		if items[n.f] == nil {
+			order = append(order, n.f)
+		}
+		items[n.f] = append(items[n.f], n.x)
+	}
+	segs := map[*remote][]span{}
+	for _, f := range order {
+		segs[f] = f.planNew(items[f], e.limits)
+	}
+	// A request's turn is that of the first range that touches it.
+	taken := map[*remote][]bool{}
+	for _, n := range pending {
+		list := segs[n.f]
+		if taken[n.f] == nil {
+			taken[n.f] = make([]bool, len(list))
+		}
+		i, _ := slices.BinarySearchFunc(list, n.x.lo, func(s span, lo int64) int {
+			if s.hi <= lo {
+				return -1
+			}
+			return 1
+		})
+		for ; i < len(list) && list[i].lo < n.x.hi; i++ {
+			if !taken[n.f][i] {
+				taken[n.f][i] = true
+				e.enqueue(n.f, list[i], false)
+			}
+		}
+	}
+	for _, f := range order {
+		for i, s := range segs[f] {
+			if len(taken[f]) == 0 || !taken[f][i] {
+				e.enqueue(f, s, false)
+			}
+		}
+	}
+}
+
+// planNew gives the requests for newly declared ranges of a file.
+func (f *remote) planNew(items []span, lim planLimits) []span {
+	if !f.whole && !f.digest.IsZero() && wantWhole(f.size, f.needs) {
+		f.whole = true
+		if f.eng.mem != nil {
+			f.eng.mem.hashWhole(f)
+		}
+	}
+	if f.whole {
+		items = append(items, f.planned.missing(span{0, f.size})...)
+	}
+	lim.gap = f.needs.total()/100 - f.gapUsed
+	raw, used := planSegments(items, f.size, f.whole, lim)
+	f.gapUsed += used
+	var out []span
+	for _, s := range raw {
+		out = append(out, f.planned.missing(s)...)
+		f.planned = f.planned.add(s)
+	}
+	return out
+}

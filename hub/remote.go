@@ -25,14 +25,14 @@ type remote struct {
 	spool  *entry // nil: bytes live in eng.mem
 
 	// The fields below belong to eng.mu.
-	jobs     []*job // queued or running
-	needs    spans  // declared, or asked for
-	declared bool
-	planned  spans // part of a job already made from a declaration
-	fetched  spans // came over the network
-	gapUsed  int64
-	whole    bool // all of it is fetched so that it can be verified
-	noRange  bool // the server sends whole files only
+	jobs    []*job // queued or running
+	needs   spans  // declared or read
+	asked   spans  // declared
+	planned spans  // part of a job already made from a declaration
+	fetched spans  // came over the network
+	gapUsed int64
+	whole   bool // all of it is fetched so that it can be verified
+	noRange bool // the server sends whole files only
 
 	genMu    sync.RWMutex // held by those who keep bytes; gen changes under it and eng.mu
 	gen      int          // counts restarts after a changed ETag
@@ -125,7 +125,7 @@ func (f *remote) missing(ctx context.Context, x span) ([]span, error) {
 // start of a file, and by doubling steps where reads follow one another, as
 // parsers of long headers do. It is called with eng.mu held.
 func (f *remote) extend(x span) span {
-	if f.declared {
+	if len(f.asked) > 0 {
 		return x
 	}
 	switch {

@@ -149,8 +149,8 @@ func (h *handle) wanted() (string, [][2]int64) {
 	f.eng.mu.Lock()
 	defer f.eng.mu.Unlock()
 	needs := f.needs
-	if len(needs) == 0 {
-		// Opened and not read yet: all of it, as far as anyone knows.
+	if len(needs) == 0 || f.whole {
+		// Opened and not read yet means all of it, as far as anyone knows.
 		needs = spans{{0, f.size}}
 	}
 	var out [][2]int64

@@ -156,7 +156,13 @@ func (f *remote) verifyWhole(ctx context.Context) error {
 		}
 		return nil
 	}
-	if f.spool.verified() || f.spool.held(spans{{0, f.size}}) < f.size {
+	if f.spool.verified() {
+		return nil
+	}
+	if err := f.complete(ctx); err != nil {
+		return err
+	}
+	if f.spool.held(spans{{0, f.size}}) < f.size {
 		return nil
 	}
 	miss, err := f.spool.missing(ctx, span{0, f.size})
@@ -172,6 +178,33 @@ func (f *remote) verifyWhole(ctx context.Context) error {
 	}
 	f.eng.c.event(Event{Kind: EventRepair, What: f.what, Text: fmt.Sprintf("expected %s, found %s; comparing with the server", f.digest, found)})
 	return f.repairWhole(ctx, found)
+}
+
+// complete waits for the rest of a file that is fetched as a whole.
+func (f *remote) complete(ctx context.Context) error {
+	f.eng.mu.Lock()
+	whole := f.whole
+	f.eng.mu.Unlock()
+	if !whole {
+		return nil
+	}
+	miss, err := f.spool.missing(ctx, span{0, f.size})
+	if err != nil {
+		return err
+	}
+	var buf []byte
+	for _, x := range miss {
+		for lo := x.lo; lo < x.hi; lo += hashBuffer {
+			n := min(hashBuffer, x.hi-lo)
+			if int64(cap(buf)) < n {
+				buf = make([]byte, n)
+			}
+			if err := f.ReadAt(ctx, buf[:n], lo); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // repairWhole fetches the file again step by step. Which of two differing

@@ -53,6 +53,8 @@ type Fault struct {
 	CutAfter int64
 	Cut      bool
 	Stall    bool
+	// Stalled is called when that point is reached.
+	Stalled func()
 	// Chunked sends no Content-Length; Drop bytes fewer, or Extra bytes more
 	// than promised are sent then, and the body ends normally.
 	Chunked     bool

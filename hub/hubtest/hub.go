@@ -263,6 +263,7 @@ func (c *call) routeAPI(rest string) {
 		case Info, Tree, PathsInfo, Refs, XetToken:
 			c.kind, c.repo = k, unescape(strings.Join(seg[:n], "/"))
 			c.rest = "/" + strings.Join(seg[n:], "/")
+			c.rev = "main"
 			if len(seg) > n+1 {
 				c.rev = unescape(seg[n+1])
 			}

@@ -29,6 +29,8 @@ func serve(w http.ResponseWriter, r *http.Request, f *File, tag string, fault *F
 		if r.Method == http.MethodHead {
 			return
 		}
+		// Without a length, as a compressing proxy sends it.
+		http.NewResponseController(w).Flush()
 		z := gzip.NewWriter(w)
 		io.Copy(z, io.NewSectionReader(f.Reader, 0, f.Size))
 		z.Close()
@@ -108,6 +110,9 @@ func (b *body) send(f *File, lo, hi int64) {
 	switch {
 	case b.ft.Stall:
 		flush()
+		if b.ft.Stalled != nil {
+			b.ft.Stalled()
+		}
 		select {
 		case <-b.r.Context().Done():
 		case <-b.stop:
