@@ -204,6 +204,76 @@ var handBlocks = []struct {
 		bytes:   "1024 0000 ffffffff 00000000 0f0f0f0f (00*16) (ff*16) (00112233445566778899aabbccddeeff*8)",
 		outFunc: func(v int) float32 { return sixtyThirds * float32(v%32) },
 	},
+	// For the grid types the bytes are made and decoded; entries are read off
+	// grids.txt. That their encoders give ggml's bytes the goldens show.
+	{
+		// d = 8: scale 0 is 8*0.5/4 = 1, scale 1 is 3. Sign bits 0000001 are
+		// completed to 10000001.
+		name: "signs", typ: tensor.IQ2_XXS,
+		bytes: "0048 01020000 01000000 00000000 00000010 (00*48)",
+		outFunc: func(v int) float32 {
+			return pick(v, []float32{-43, 8, 8, 8, 8, 8, 8, -8, 25, 25, 8, 8, 8, 8, 8, 8}, 32, 64, 24, 8)
+		},
+	},
+	{
+		name: "signs", typ: tensor.IQ2_XS,
+		bytes: "0048 0102 (00*62) 10 (00*7)",
+		outFunc: func(v int) float32 {
+			return pick(v, []float32{-43, 8, 8, 8, 8, 8, 8, -8}, 16, 32, 24, 8)
+		},
+	},
+	{
+		name: "entry 513", typ: tensor.IQ2_S,
+		bytes: "0048 01 (00*31) 80 (00*31) 02 (00*7) 10 (00*7)",
+		outFunc: func(v int) float32 {
+			return pick(v, []float32{25, 8, 8, 25, 25, 8, 8, -25}, 16, 32, 24, 8)
+		},
+	},
+	{
+		// Sign bits 0010000 are completed to 10010000.
+		name: "entries 1 and 255", typ: tensor.IQ3_XXS,
+		bytes: "0044 01ff (00*62) 10000000 00000010 (00*24)",
+		outFunc: func(v int) float32 {
+			return pick(v, []float32{20, 4, 4, 4, -4, 28, 52, -62}, 32, 64, 12, 4)
+		},
+	},
+	{
+		name: "entries 256 and 257", typ: tensor.IQ3_S,
+		bytes: "003c 0001 (00*62) 03 (00*7) 81 (00*31) 10 (00*3)",
+		outFunc: func(v int) float32 {
+			return pick(v, []float32{-7, 5, 9, 5, 5, 7, 9, -5}, 32, 64, 3, 1)
+		},
+	},
+	{
+		// Block 0: scale 3, shift down, entry 1025 first.
+		name: "entry 1025", typ: tensor.IQ1_S,
+		bytes: "003c 01 (00*31) 0490 (00*14)",
+		outFunc: func(v int) float32 {
+			return pick(v, []float32{-3.375, -3.375, -0.375, -0.375, -0.375, -0.375, -0.375, -0.375}, 8, 32, -3.375, -0.875)
+		},
+	},
+	{
+		// Block 0: scale 5, entry 1 shifted down, entry 257 shifted up. d = 1
+		// lies in nibbles 0, 0, c, 3.
+		name: "entries 1 and 257", typ: tensor.IQ1_M,
+		bytes: "0101 (00*30) 18 (00*15) 0200 0000 00c0 0030",
+		outFunc: func(v int) float32 {
+			return pick(v, []float32{4.375, -5.625, -5.625, -5.625, -5.625, -5.625, -5.625, -5.625,
+				5.625, 0.625, 5.625, 0.625, 5.625, -4.375, 0.625, -4.375}, 0, 0, 0, -0.875)
+		},
+	},
+}
+
+// pick gives the first values from a list, those from lo to hi-1 as one value
+// and the others as another.
+func pick(v int, first []float32, lo, hi int, inside, outside float32) float32 {
+	switch {
+	case v < len(first):
+		return first[v]
+	case v >= lo && v < hi:
+		return inside
+	}
+	return outside
 }
 
 func iq4Levels(v int) float32 {
@@ -277,8 +347,9 @@ func TestHandBlocks(t *testing.T) {
 					outWant[v] = tc.outFunc(v)
 				}
 			}
+			made := tc.in == nil && tc.inFunc == nil
 			c.EncodeRow(got, in, nil)
-			if hex.EncodeToString(got) != hex.EncodeToString(want) {
+			if !made && hex.EncodeToString(got) != hex.EncodeToString(want) {
 				t.Errorf("encoded %x\nwant    %x", got, want)
 			}
 			out := make([]float32, n)
@@ -295,28 +366,35 @@ func TestHandBlocks(t *testing.T) {
 // zeroBlocks are the bytes of a block of zeros. They are ggml's, noted from its
 // library; signs of zero scales included.
 var zeroBlocks = map[tensor.Type]string{
-	tensor.F32:    "(00*4)",
-	tensor.F16:    "0000",
-	tensor.BF16:   "0000",
-	tensor.Q4_0:   "0080 (88*16)",
-	tensor.Q4_1:   "(00*20)",
-	tensor.Q5_0:   "0080 ffffffff (00*16)",
-	tensor.Q5_1:   "(00*24)",
-	tensor.Q8_0:   "(00*34)",
-	tensor.Q6_K:   "(00*210)",
-	tensor.KMCUQ4: "003c (88*16)",
-	tensor.Q1_0:   "0000 (ff*16)",
-	tensor.Q2_0:   "0000 (55*16)",
-	tensor.Q2_K:   "(00*84)",
-	tensor.Q3_K:   "(00*110)",
-	tensor.Q4_K:   "(00*144)",
-	tensor.Q5_K:   "(00*176)",
-	tensor.TQ1_0:  "(80*48) (7f*4) 0000",
-	tensor.TQ2_0:  "(55*64) 0000",
-	tensor.IQ4_NL: "0000 (88*16)",
-	tensor.IQ4_XS: "0080 aaaa (00*4) (88*128)",
-	tensor.MXFP4:  "(00*17)",
-	tensor.NVFP4:  "(00*36)",
+	tensor.F32:     "(00*4)",
+	tensor.F16:     "0000",
+	tensor.BF16:    "0000",
+	tensor.Q4_0:    "0080 (88*16)",
+	tensor.Q4_1:    "(00*20)",
+	tensor.Q5_0:    "0080 ffffffff (00*16)",
+	tensor.Q5_1:    "(00*24)",
+	tensor.Q8_0:    "(00*34)",
+	tensor.Q6_K:    "(00*210)",
+	tensor.KMCUQ4:  "003c (88*16)",
+	tensor.Q1_0:    "0000 (ff*16)",
+	tensor.Q2_0:    "0000 (55*16)",
+	tensor.Q2_K:    "(00*84)",
+	tensor.Q3_K:    "(00*110)",
+	tensor.Q4_K:    "(00*144)",
+	tensor.Q5_K:    "(00*176)",
+	tensor.TQ1_0:   "(80*48) (7f*4) 0000",
+	tensor.TQ2_0:   "(55*64) 0000",
+	tensor.IQ4_NL:  "0000 (88*16)",
+	tensor.IQ4_XS:  "0080 aaaa (00*4) (88*128)",
+	tensor.MXFP4:   "(00*17)",
+	tensor.NVFP4:   "(00*36)",
+	tensor.IQ1_S:   "(00*50)",
+	tensor.IQ1_M:   "(00*56)",
+	tensor.IQ2_XXS: "(00*66)",
+	tensor.IQ2_XS:  "(00*74)",
+	tensor.IQ2_S:   "(00*82)",
+	tensor.IQ3_XXS: "(00*98)",
+	tensor.IQ3_S:   "(00*110)",
 }
 
 func TestZeroBlocks(t *testing.T) {

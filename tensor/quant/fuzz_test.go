@@ -1,7 +1,9 @@
 package quant
 
 import (
+	"bytes"
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"quern/tensor"
@@ -40,28 +42,67 @@ func fuzzDecoder(f *testing.F, typ tensor.Type) {
 	})
 }
 
-func FuzzDecodeF64(f *testing.F)    { fuzzDecoder(f, tensor.F64) }
-func FuzzDecodeF32(f *testing.F)    { fuzzDecoder(f, tensor.F32) }
-func FuzzDecodeF16(f *testing.F)    { fuzzDecoder(f, tensor.F16) }
-func FuzzDecodeBF16(f *testing.F)   { fuzzDecoder(f, tensor.BF16) }
-func FuzzDecodeF8E4M3(f *testing.F) { fuzzDecoder(f, tensor.F8E4M3) }
-func FuzzDecodeF8E5M2(f *testing.F) { fuzzDecoder(f, tensor.F8E5M2) }
-func FuzzDecodeQ4_0(f *testing.F)   { fuzzDecoder(f, tensor.Q4_0) }
-func FuzzDecodeQ4_1(f *testing.F)   { fuzzDecoder(f, tensor.Q4_1) }
-func FuzzDecodeQ5_0(f *testing.F)   { fuzzDecoder(f, tensor.Q5_0) }
-func FuzzDecodeQ5_1(f *testing.F)   { fuzzDecoder(f, tensor.Q5_1) }
-func FuzzDecodeQ8_0(f *testing.F)   { fuzzDecoder(f, tensor.Q8_0) }
-func FuzzDecodeQ6_K(f *testing.F)   { fuzzDecoder(f, tensor.Q6_K) }
-func FuzzDecodeKMCUQ4(f *testing.F) { fuzzDecoder(f, tensor.KMCUQ4) }
-func FuzzDecodeQ1_0(f *testing.F)   { fuzzDecoder(f, tensor.Q1_0) }
-func FuzzDecodeQ2_0(f *testing.F)   { fuzzDecoder(f, tensor.Q2_0) }
-func FuzzDecodeQ2_K(f *testing.F)   { fuzzDecoder(f, tensor.Q2_K) }
-func FuzzDecodeQ3_K(f *testing.F)   { fuzzDecoder(f, tensor.Q3_K) }
-func FuzzDecodeQ4_K(f *testing.F)   { fuzzDecoder(f, tensor.Q4_K) }
-func FuzzDecodeQ5_K(f *testing.F)   { fuzzDecoder(f, tensor.Q5_K) }
-func FuzzDecodeTQ1_0(f *testing.F)  { fuzzDecoder(f, tensor.TQ1_0) }
-func FuzzDecodeTQ2_0(f *testing.F)  { fuzzDecoder(f, tensor.TQ2_0) }
-func FuzzDecodeIQ4_NL(f *testing.F) { fuzzDecoder(f, tensor.IQ4_NL) }
-func FuzzDecodeIQ4_XS(f *testing.F) { fuzzDecoder(f, tensor.IQ4_XS) }
-func FuzzDecodeMXFP4(f *testing.F)  { fuzzDecoder(f, tensor.MXFP4) }
-func FuzzDecodeNVFP4(f *testing.F)  { fuzzDecoder(f, tensor.NVFP4) }
+func FuzzDecodeF64(f *testing.F)     { fuzzDecoder(f, tensor.F64) }
+func FuzzDecodeF32(f *testing.F)     { fuzzDecoder(f, tensor.F32) }
+func FuzzDecodeF16(f *testing.F)     { fuzzDecoder(f, tensor.F16) }
+func FuzzDecodeBF16(f *testing.F)    { fuzzDecoder(f, tensor.BF16) }
+func FuzzDecodeF8E4M3(f *testing.F)  { fuzzDecoder(f, tensor.F8E4M3) }
+func FuzzDecodeF8E5M2(f *testing.F)  { fuzzDecoder(f, tensor.F8E5M2) }
+func FuzzDecodeQ4_0(f *testing.F)    { fuzzDecoder(f, tensor.Q4_0) }
+func FuzzDecodeQ4_1(f *testing.F)    { fuzzDecoder(f, tensor.Q4_1) }
+func FuzzDecodeQ5_0(f *testing.F)    { fuzzDecoder(f, tensor.Q5_0) }
+func FuzzDecodeQ5_1(f *testing.F)    { fuzzDecoder(f, tensor.Q5_1) }
+func FuzzDecodeQ8_0(f *testing.F)    { fuzzDecoder(f, tensor.Q8_0) }
+func FuzzDecodeQ6_K(f *testing.F)    { fuzzDecoder(f, tensor.Q6_K) }
+func FuzzDecodeKMCUQ4(f *testing.F)  { fuzzDecoder(f, tensor.KMCUQ4) }
+func FuzzDecodeQ1_0(f *testing.F)    { fuzzDecoder(f, tensor.Q1_0) }
+func FuzzDecodeQ2_0(f *testing.F)    { fuzzDecoder(f, tensor.Q2_0) }
+func FuzzDecodeQ2_K(f *testing.F)    { fuzzDecoder(f, tensor.Q2_K) }
+func FuzzDecodeQ3_K(f *testing.F)    { fuzzDecoder(f, tensor.Q3_K) }
+func FuzzDecodeQ4_K(f *testing.F)    { fuzzDecoder(f, tensor.Q4_K) }
+func FuzzDecodeQ5_K(f *testing.F)    { fuzzDecoder(f, tensor.Q5_K) }
+func FuzzDecodeTQ1_0(f *testing.F)   { fuzzDecoder(f, tensor.TQ1_0) }
+func FuzzDecodeTQ2_0(f *testing.F)   { fuzzDecoder(f, tensor.TQ2_0) }
+func FuzzDecodeIQ4_NL(f *testing.F)  { fuzzDecoder(f, tensor.IQ4_NL) }
+func FuzzDecodeIQ4_XS(f *testing.F)  { fuzzDecoder(f, tensor.IQ4_XS) }
+func FuzzDecodeMXFP4(f *testing.F)   { fuzzDecoder(f, tensor.MXFP4) }
+func FuzzDecodeNVFP4(f *testing.F)   { fuzzDecoder(f, tensor.NVFP4) }
+func FuzzDecodeIQ1_S(f *testing.F)   { fuzzDecoder(f, tensor.IQ1_S) }
+func FuzzDecodeIQ1_M(f *testing.F)   { fuzzDecoder(f, tensor.IQ1_M) }
+func FuzzDecodeIQ2_XXS(f *testing.F) { fuzzDecoder(f, tensor.IQ2_XXS) }
+func FuzzDecodeIQ2_XS(f *testing.F)  { fuzzDecoder(f, tensor.IQ2_XS) }
+func FuzzDecodeIQ2_S(f *testing.F)   { fuzzDecoder(f, tensor.IQ2_S) }
+func FuzzDecodeIQ3_XXS(f *testing.F) { fuzzDecoder(f, tensor.IQ3_XXS) }
+func FuzzDecodeIQ3_S(f *testing.F)   { fuzzDecoder(f, tensor.IQ3_S) }
+
+// FuzzEncode runs any float32 patterns, NaN and Inf among them, through every
+// encoder with and without weights: no panic, and the same bytes twice.
+func FuzzEncode(f *testing.F) {
+	rng := rand.New(rand.NewPCG(17, 18))
+	for range 16 {
+		f.Add(bytesOfFloats(kernelInput(rng, 256)), bytesOfFloats(kernelInput(rng, 256)))
+	}
+	f.Fuzz(func(t *testing.T, values, weights []byte) {
+		x, w := make([]float32, 256), make([]float32, 256)
+		(f32{}).Decode(x[:min(len(values)/4, 256)], values)
+		(f32{}).Decode(w[:min(len(weights)/4, 256)], weights)
+		for i, v := range w {
+			if w[i] = abs32(v); !(w[i] <= maxFloat) {
+				w[i] = 0
+			}
+		}
+		for _, typ := range writable() {
+			c, _ := For(typ)
+			n, _ := tensor.RowBytes(typ, 256)
+			a, b := make([]byte, n), make([]byte, n)
+			for _, weights := range [][]float32{nil, w} {
+				c.EncodeRow(a, x, weights)
+				c.EncodeRow(b, x, weights)
+				if !bytes.Equal(a, b) {
+					t.Fatalf("%s: two calls differ at %d", typ, firstDiff(a, b))
+				}
+				c.Decode(make([]float32, 256), a)
+			}
+		}
+	})
+}

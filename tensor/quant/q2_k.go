@@ -25,7 +25,7 @@ func (q2_K) Decode(dst []float32, src []byte) {
 		for v := range dst[:256] {
 			sc := src[v>>4]
 			q := src[16+v>>7*32+v&31] >> (v >> 5 & 3 * 2) & 3
-			m := dmin * float32(sc>>4)
+			m := float32(dmin * float32(sc>>4))
 			dst[v] = float32(d*float32(sc&15)*float32(q)) - m
 		}
 	}
@@ -118,7 +118,7 @@ func recode(l []uint8, x []float32, d, m float32, n int32) {
 		return
 	}
 	for i := range l {
-		l[i] = uint8(clamp(nearest((x[i]+m)/d), 0, n))
+		l[i] = uint8(clamp(nearest((x[i]+float32(m))/d), 0, n))
 	}
 }
 

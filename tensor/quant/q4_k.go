@@ -28,7 +28,7 @@ func (q4_K) Decode(dst []float32, src []byte) {
 		d, dmin := getScale(src), getScale(src[2:])
 		for b := range 8 {
 			sc, m := getScaleMin(src[4:16], b)
-			db, mb := d*float32(sc), dmin*float32(m)
+			db, mb := d*float32(sc), float32(dmin*float32(m))
 			qs := src[16+b>>1*32:][:32]
 			out := dst[32*b : 32*b+32]
 			for l := range out {

@@ -1,0 +1,65 @@
+package quant
+
+import "quern/tensor"
+
+// iq3_S is ggml's IQ3_S: superblocks of 256 values in 110 bytes, 8 blocks of 32.
+//
+//	 0       2               66              74           106          110
+//	+-------+---------------+---------------+------------+------------+
+//	| d F16 | low 8 bits of | qh[8]: bit 8  | 8 signs of | sc[4]: a   |
+//	|       | 64 entries of | of entry r in | each run   | nibble for |
+//	|       | 4 values      | byte r/8      | of 8       | each block |
+//	+-------+---------------+---------------+------------+------------+
+//
+// value = d*(1+2s) * grid * sign.
+type iq3_S struct{}
+
+func (iq3_S) Type() tensor.Type { return tensor.IQ3_S }
+
+func (iq3_S) Decode(dst []float32, src []byte) {
+	g := gridIQ3S()
+	for ; len(dst) >= 256; dst, src = dst[256:], src[110:] {
+		d := getScale(src)
+		for r := range 64 {
+			e := int(src[2+r]) | int(src[66+r/8]>>(r%8)&1)<<8
+			s := src[106+r/16] >> (r / 8 & 1 * 4) & 15
+			db := d * float32(1+2*s)
+			place(dst[4*r:], g.value(e), db, src[74+r/2]>>(r%2*4))
+		}
+	}
+}
+
+func (iq3_S) EncodeRow(dst []byte, src, weights []float32) {
+	fit := latticeFit{grid: gridIQ3S(), group: 32, top: 7, steps: 9, step: 0.2, refitAll: true}
+	var g latticeGroup
+	for ; len(src) >= 256; dst, src = dst[110:], src[256:] {
+		clear(dst[:110])
+		sigma2 := 2 * sumSquares(src[:256]) / 256
+		var scales [8]float32
+		var codes [8]uint8
+		for i := range 8 {
+			x := src[32*i : 32*i+32]
+			g.weigh(x, part(weights, 32*i, 32), sigma2, 0)
+			g.fold(x, false)
+			s, ok := fit.fit(&g)
+			if !ok {
+				continue
+			}
+			scales[i] = s
+			for k := range 8 {
+				dst[2+8*i+k] = uint8(g.entries[k])
+				dst[66+i] |= uint8(g.entries[k]>>8) << k
+			}
+			copy(dst[74+4*i:78+4*i], g.signs[:])
+		}
+		weights = after(weights, 256)
+		d, ok := scaleCodes(codes[:], scales[:], 15)
+		if !ok {
+			continue
+		}
+		putScale(dst, d*1.033)
+		for i := range 4 {
+			dst[106+i] = codes[2*i] | codes[2*i+1]<<4
+		}
+	}
+}

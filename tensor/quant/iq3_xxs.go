@@ -1,0 +1,72 @@
+package quant
+
+import (
+	"encoding/binary"
+
+	"quern/tensor"
+)
+
+// iq3_XXS is ggml's IQ3_XXS: superblocks of 256 values in 98 bytes, 8 blocks of
+// 32.
+//
+//	 0       2                        66                          98
+//	+-------+------------------------+----------------------------+
+//	| d F16 | 64 entries of 4 values | u32 for each block: signs  |
+//	|       |                        | and scale as IQ2_XXS       |
+//	+-------+------------------------+----------------------------+
+//
+// value = (d*(0.5+s)/2) * grid * sign.
+type iq3_XXS struct{}
+
+func (iq3_XXS) Type() tensor.Type { return tensor.IQ3_XXS }
+
+func (iq3_XXS) Decode(dst []float32, src []byte) {
+	g := gridIQ3XXS()
+	for ; len(dst) >= 256; dst, src = dst[256:], src[98:] {
+		d := getScale(src)
+		for r := range 64 {
+			bits := binary.LittleEndian.Uint32(src[66+r/8*4:])
+			db := d * (0.5 + float32(bits>>28)) * 0.5
+			signs := parity8(uint8(bits >> (r / 2 % 4 * 7) & 127))
+			place(dst[4*r:], g.value(int(src[2+r])), db, signs>>(r%2*4))
+		}
+	}
+}
+
+func (iq3_XXS) EncodeRow(dst []byte, src, weights []float32) {
+	fit := latticeFit{grid: gridIQ3XXS(), group: 32, top: 7, steps: 15, step: 0.2, eps: 1e-8}
+	var g latticeGroup
+	for ; len(src) >= 256; dst, src = dst[98:], src[256:] {
+		clear(dst[:98])
+		sigma2 := 2 * sumSquares(src[:256]) / 256
+		var scales [8]float32
+		var codes [8]uint8
+		var words [8]uint32
+		for i := range 8 {
+			x := src[32*i : 32*i+32]
+			g.weigh(x, part(weights, 32*i, 32), sigma2, 0)
+			g.fold(x, true)
+			s, ok := fit.fit(&g)
+			if !ok {
+				continue
+			}
+			scales[i] = s
+			for k := range 8 {
+				dst[2+8*i+k] = uint8(g.entries[k])
+			}
+			for l := range 4 {
+				words[i] |= uint32(g.signs[l]&127) << (7 * l)
+			}
+		}
+		weights = after(weights, 256)
+		d, ok := scaleCodes(codes[:], scales[:], 15)
+		if !ok {
+			clear(dst[:98])
+			continue
+		}
+		putScale(dst, d*1.0125)
+		for i, c := range codes {
+			binary.LittleEndian.PutUint32(dst[66+4*i:], words[i]|uint32(c)<<28)
+		}
+	}
+}
