@@ -54,6 +54,12 @@ func ParseConfig(name string, data []byte) (Config, error) {
 			}
 			if id, ok := o.integer(key); ok {
 				c.TokenIDs[typ] = id
+			} else if b, ok := o.boolean(key); ok {
+				// To Python, and so to the converter, true is 1.
+				c.TokenIDs[typ] = 0
+				if b {
+					c.TokenIDs[typ] = 1
+				}
 			} else if l := o.list(key); typ == "eos" && len(l) > 0 {
 				c.EndIDs = integers(l)
 			}

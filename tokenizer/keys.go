@@ -123,3 +123,7 @@ func (v *Vocabulary) Keys() []KV {
 }
 
 func isTokenizerKey(key string) bool { return strings.HasPrefix(key, keyPrefix) }
+
+func isIDKey(key string) bool {
+	return strings.HasPrefix(key, "tokenizer.ggml.") && strings.HasSuffix(key, "_token_id")
+}

@@ -108,9 +108,9 @@ func preClasses() []preClass {
 		{"seed-coder", []string{"seed-coder"}, one(patternSeed)},
 		{"bailingmoe2", []string{"bailingmoe", "bailingmoe2"}, one(patternLing)},
 		{"exaone-moe", []string{"exaone-moe"}, one(patternExaone)},
-		{"deepseek-v3", []string{"deepseek-v3"}, []string{lines(`regex \p{N}{1,3}`, `regex [一-龥぀-ゟ゠-ヿ]+`, "regex "+patternDeep3, "bytes")}},
+		{"deepseek-v3", []string{"deepseek-v3"}, []string{lines(`regex \p{N}{1,3}`, "regex [\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", "regex "+patternDeep3, "bytes")}},
 		{"deepseek-coder", []string{"deepseek-coder"},
-			[]string{lines("regex [\r\n]", `regex \s?\p{L}+`, `regex \s?\p{P}+`, `regex [一-龥ࠀ-一가-퟿]+`, "digits individual", "bytes")}},
+			[]string{lines("regex [\r\n]", `regex \s?\p{L}+`, `regex \s?\p{P}+`, "regex [\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", "digits individual", "bytes")}},
 		{"falcon", []string{"falcon"},
 			[]string{lines("punctuation Contiguous", "bytes gpt2", "digits", "regex [0-9][0-9][0-9]")}},
 	}

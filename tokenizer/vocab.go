@@ -28,6 +28,8 @@ func (t TokenType) String() string {
 const (
 	ModelSPM = "llama" // SentencePiece: merges by score
 	ModelBPE = "gpt2"  // byte-level BPE: merges by rank
+
+	modelGemma4 = "gemma4" // BPE over characters; read only
 )
 
 // A Vocabulary is the tokenizer of a model in GGUF terms. The index of a token
@@ -53,7 +55,8 @@ type Vocabulary struct {
 	// Warnings tell what was left out or guessed, for the report of a build.
 	Warnings []string
 
-	keys *keyList
+	keys     *keyList
+	eatSpace bool // special tokens take along the space behind them
 }
 
 // ID returns the id of a special token: "bos", "eos", "unk", "sep", "pad",
