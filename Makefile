@@ -7,7 +7,7 @@ LDFLAGS = -s -w -X main.version=$(VERSION)
 .PHONY: build demo test race vet fma fuzz digests cross bench interop generate clean
 
 build: ## the binary, ./quern
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o quern ./cmd/quern
+	$(GO) build -ldflags '$(LDFLAGS)' -o quern ./cmd/quern
 
 demo: build ## the main job: a real model to GGUF and KMCU, into ./out
 	./quern build testdata/demo.yaml -o out

@@ -131,8 +131,13 @@ func (b *build) makePlan(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, n := range b.plan.Notes() {
+	for _, n := range b.plan.Warnings() {
 		b.warn(n)
+	}
+	for _, l := range b.plan.Layouts {
+		for _, n := range l.Notes {
+			b.opt.Events.Event(Event{Kind: EventNote, Message: n})
+		}
 	}
 	if b.lock != nil {
 		return b.lock.checkSources(b.lockAt, b.sources())
@@ -314,7 +319,7 @@ func (b *build) emitOnce(ctx context.Context) error {
 	g.Go(func() error {
 		for _, o := range b.outs {
 			o.abort()
-			if err := o.emit(gctx); err != nil {
+			if err := o.emit(gctx, ctx); err != nil {
 				return err
 			}
 		}

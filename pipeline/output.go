@@ -72,10 +72,11 @@ func (o *output) lookup(ctx context.Context) error {
 }
 
 // emit writes the file to its temporary names: one beside its final place, one
-// in the store.
-func (o *output) emit(ctx context.Context) error {
+// in the store. ctx ends with this attempt, whole with the build: what is
+// written has to outlive the attempt.
+func (o *output) emit(ctx, whole context.Context) error {
 	if o.cached {
-		err := o.copyCached(ctx)
+		err := o.copyCached(ctx, whole)
 		if err == nil || !errors.Is(err, errStale) {
 			return err
 		}
@@ -85,7 +86,7 @@ func (o *output) emit(ctx context.Context) error {
 		o.abort()
 	}
 	for {
-		err := o.emitOnce(ctx)
+		err := o.emitOnce(ctx, whole)
 		var stale *staleError
 		if !errors.As(err, &stale) {
 			return err
@@ -129,8 +130,8 @@ func (o *output) create(ctx context.Context, keep bool) error {
 	return nil
 }
 
-func (o *output) emitOnce(ctx context.Context) error {
-	if err := o.create(ctx, true); err != nil {
+func (o *output) emitOnce(ctx, whole context.Context) error {
+	if err := o.create(whole, true); err != nil {
 		return err
 	}
 	var w io.Writer = o.file
@@ -201,7 +202,7 @@ func (r *keptReader) close() {
 
 // copyCached takes the whole file from the store, unless it stands there
 // already. Either way every byte is hashed.
-func (o *output) copyCached(ctx context.Context) error {
+func (o *output) copyCached(ctx, whole context.Context) error {
 	if sum, ok := sameFile(ctx, o.path, o.layout.Size); ok && sum == o.written.Digest {
 		o.same = true
 		return nil
@@ -211,7 +212,7 @@ func (o *output) copyCached(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", errStale, err)
 	}
 	defer src.Close()
-	if err := o.create(ctx, false); err != nil {
+	if err := o.create(whole, false); err != nil {
 		return err
 	}
 	h := digest.New()

@@ -141,6 +141,16 @@ func (p *Plan) Close() error {
 // Notes collects what sources, models and layouts have to say, in that order,
 // each once.
 func (p *Plan) Notes() []string {
+	out := p.Warnings()
+	for _, l := range p.Layouts {
+		out = append(out, l.Notes...)
+	}
+	return out
+}
+
+// Warnings collects what sources and models have to say: what was assumed,
+// ignored or lost.
+func (p *Plan) Warnings() []string {
 	var out []string
 	seen := map[string]bool{}
 	add := func(list []string) {
@@ -158,9 +168,6 @@ func (p *Plan) Notes() []string {
 		for _, n := range m.Notes {
 			add([]string{n.String()})
 		}
-	}
-	for _, l := range p.Layouts {
-		add(l.Notes)
 	}
 	return out
 }

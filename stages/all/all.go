@@ -25,6 +25,9 @@ func Project(r *recipes.Recipe, env source.Env) (*pipeline.Project, error) {
 		return nil, err
 	}
 	env.Dir = r.Dir
+	if env.Digests == nil {
+		env.Digests = &source.Digests{}
+	}
 	p := &pipeline.Project{
 		Name:   r.Name,
 		Recipe: r.Canonical(),

@@ -23,22 +23,12 @@ import (
 	"quern/tensor"
 )
 
-// StatCache remembers the digests of local files, so that an unchanged file is
-// hashed once.
-type StatCache interface {
-	// Lookup gives the digest of the file if it has not changed since it was
-	// recorded.
-	Lookup(path string, st fs.FileInfo) (digest.Digest, bool)
-	// Record keeps a digest. st is from before the file was read.
-	Record(path string, st fs.FileInfo, d digest.Digest) error
-}
-
 // folder is a local folder as a model.FileSet. It remembers which files were
 // opened, hashes them on demand and notices when they change.
 type folder struct {
 	root  string
 	name  string
-	cache StatCache
+	cache *Digests
 
 	read   atomic.Int64
 	mu     sync.Mutex
@@ -64,7 +54,7 @@ func (c counted) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return c.Blob.ReadAt(ctx, p, off)
 }
 
-func openFolder(root string, cache StatCache) (*folder, error) {
+func openFolder(root string, cache *Digests) (*folder, error) {
 	st, err := os.Stat(root)
 	if err != nil {
 		return nil, err
@@ -142,14 +132,11 @@ func (d *folder) List(ctx context.Context) ([]model.FileInfo, error) {
 }
 
 func (d *folder) lookup(full string, st fs.FileInfo) (digest.Digest, bool) {
-	if d.cache == nil {
-		return digest.Digest{}, false
-	}
 	abs, err := filepath.Abs(full)
 	if err != nil {
 		return digest.Digest{}, false
 	}
-	return d.cache.Lookup(abs, st)
+	return d.cache.known(abs, st)
 }
 
 // full maps a slash path inside the folder to a name on this machine.
@@ -249,7 +236,7 @@ func (d *folder) file(p string) *opened {
 	return d.opened[p]
 }
 
-// hash computes the digests that are missing and records them.
+// hash computes the digests that are missing.
 func (d *folder) hash(ctx context.Context) error {
 	for _, p := range d.used() {
 		o := d.file(p)
@@ -260,7 +247,11 @@ func (d *folder) hash(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		sum, err := hashBlob(ctx, o.blob)
+		abs, err := filepath.Abs(full)
+		if err != nil {
+			return err
+		}
+		sum, err := d.cache.sum(ctx, abs, o.stat, o.blob)
 		if err != nil {
 			return fmt.Errorf("%s: %w", full, err)
 		}
@@ -270,7 +261,6 @@ func (d *folder) hash(ctx context.Context) error {
 		d.mu.Lock()
 		o.sha, o.has = sum, true
 		d.mu.Unlock()
-		d.record(full, o.stat, sum)
 	}
 	return nil
 }
@@ -300,34 +290,6 @@ func (d *folder) local() []string {
 		}
 	}
 	return out
-}
-
-// record keeps a digest where that is possible: a store that cannot be written
-// only costs the hash again.
-func (d *folder) record(full string, st fs.FileInfo, sum digest.Digest) {
-	if d.cache == nil {
-		return
-	}
-	if abs, err := filepath.Abs(full); err == nil {
-		_ = d.cache.Record(abs, st, sum)
-	}
-}
-
-func hashBlob(ctx context.Context, b tensor.Blob) (digest.Digest, error) {
-	h := digest.New()
-	buf := make([]byte, 1<<20)
-	for off := int64(0); off < b.Size(); {
-		n := b.Size() - off
-		if n > int64(len(buf)) {
-			n = int64(len(buf))
-		}
-		if err := b.ReadAt(ctx, buf[:n], off); err != nil {
-			return digest.Digest{}, err
-		}
-		h.Write(buf[:n])
-		off += n
-	}
-	return digest.Sum(h), nil
 }
 
 // check fails when an opened file is no longer what it was.

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 
 	"quern/formats/gguf"
-	"quern/internal/digest"
 	"quern/model"
 	"quern/pipeline"
 	"quern/recipes"
@@ -23,8 +22,9 @@ var ErrKind = errors.New("source cannot be opened")
 // Env is what opening needs of the outside.
 type Env struct {
 	// Dir is the folder that relative paths start from: the recipe's.
-	Dir   string
-	Cache StatCache
+	Dir string
+	// Digests knows local files; nil forgets them between openings.
+	Digests *Digests
 	// Hub opens hf: and url: sources, nil refuses them.
 	Hub Remote
 	// Artifacts opens artifact: sources, nil refuses them.
@@ -112,7 +112,7 @@ func (d *folder) describe(src *pipeline.Source) *pipeline.Source {
 }
 
 func openDir(ctx context.Context, env Env, name, root string) (*pipeline.Source, error) {
-	d, err := openFolder(root, env.Cache)
+	d, err := openFolder(root, env.Digests)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func openDir(ctx context.Context, env Env, name, root string) (*pipeline.Source,
 
 // openGGUF opens a GGUF file, or all shards of one.
 func openGGUF(ctx context.Context, env Env, s recipes.Source, file string) (*pipeline.Source, error) {
-	d, err := openFolder(filepath.Dir(file), env.Cache)
+	d, err := openFolder(filepath.Dir(file), env.Digests)
 	if err != nil {
 		return nil, err
 	}
@@ -154,15 +154,19 @@ func openGGUF(ctx context.Context, env Env, s recipes.Source, file string) (*pip
 // key identifies the content of all opened files together; it is zero while a
 // digest is missing.
 func (d *folder) key() tensor.Key {
-	h := digest.New()
-	for _, p := range d.used() {
+	used := d.used()
+	var all []byte
+	for _, p := range used {
 		o := d.file(p)
 		if !o.has {
 			return tensor.Key{}
 		}
-		io.WriteString(h, o.sha.Hex()+"\n")
+		if len(used) == 1 {
+			return tensor.Derive("file", o.sha.Hex())
+		}
+		all = append(all, o.sha.Hex()...)
 	}
-	return tensor.Key(digest.Sum(h))
+	return tensor.Derive("files", string(all))
 }
 
 // ErrDigest marks a file that is not the one the recipe names.
@@ -192,7 +196,7 @@ func openFile(ctx context.Context, env Env, s recipes.Source, file string) (*pip
 	if bytes.Equal(magic, []byte("GGUF")) {
 		return openGGUF(ctx, env, s, file)
 	}
-	d, err := openFolder(filepath.Dir(file), env.Cache)
+	d, err := openFolder(filepath.Dir(file), env.Digests)
 	if err != nil {
 		return nil, err
 	}

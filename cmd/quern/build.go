@@ -1,0 +1,140 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"quern/pipeline"
+	"quern/stages/gates"
+)
+
+func buildCommand() *cli.Command {
+	flags := []cli.Flag{
+		&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Value: ".", Usage: "the `FOLDER` that outputs go to; it is made if need be"},
+		setFlag(),
+		&cli.BoolFlag{Name: "locked", Usage: "refuse anything that differs from the recipe's lock file"},
+		&cli.BoolFlag{Name: "no-cache", Usage: "take nothing from the store; results are kept all the same"},
+		&cli.BoolFlag{Name: "no-store", Usage: "neither take from the store nor keep anything"},
+		&cli.StringFlag{Name: "measure", Value: "auto", Usage: "find the worst tensor of each file: auto (small ones), always or never"},
+		jsonFlag(), progressFlag(), storeFlag(),
+	}
+	return &cli.Command{
+		Name:      "build",
+		Usage:     "build the outputs of a recipe",
+		ArgsUsage: "RECIPE",
+		Description: "Plans the recipe, writes its outputs and keeps them in the store. A lock file beside the recipe\n" +
+			"(or in the output folder, where the recipe's folder is read-only) says what was read and written.\n\n" + appHelp,
+		Flags:  append(append(flags, workFlags()...), networkFlags()...),
+		Action: runBuild,
+	}
+}
+
+// measureLimit is the size of a file up to which --measure auto looks for its
+// worst tensor; larger ones would take noticeably longer to build.
+const measureLimit = 64 << 20
+
+func runBuild(c *cli.Context) error {
+	ctx := c.Context
+	mem, err := memory(c)
+	if err != nil {
+		return err
+	}
+	workers, err := jobs(c)
+	if err != nil {
+		return err
+	}
+	limit := int64(measureLimit)
+	switch c.String("measure") {
+	case "auto":
+	case "always":
+		limit = 1 << 62
+	case "never":
+		limit = -1
+	default:
+		return usagef("--measure %q: auto, always or never", c.String("measure"))
+	}
+	if c.NArg() != 1 {
+		_, err := oneArg(c, "a recipe")
+		return err
+	}
+	rep, err := newReporter(c)
+	if err != nil {
+		return err
+	}
+	defer rep.Close()
+	recipePath := c.Args().First()
+	out := c.String("out")
+	lockFile := pipeline.LockPath(recipePath)
+	lockPaths := []string{lockFile, filepath.Join(out, filepath.Base(lockFile))}
+	e, err := openEnvironment(c, rep)
+	if err != nil {
+		return err
+	}
+	if c.Bool("locked") {
+		if err := e.pin(lockPaths); err != nil {
+			return err
+		}
+	}
+	r, prj, err := project(c, e)
+	if err != nil {
+		return err
+	}
+	if len(r.Outputs) == 0 {
+		return usagef("%s: the recipe has no outputs", r.File)
+	}
+	opt := pipeline.BuildOptions{
+		OutDir: out, Store: e.buildStore(), Jobs: workers, Memory: mem, NoCache: c.Bool("no-cache"),
+		LockPaths: lockPaths, Locked: c.Bool("locked"), Events: rep,
+		Measure: gates.Worst, MeasureLimit: limit,
+	}
+	res, err := pipeline.Build(ctx, prj, opt)
+	rep.Close()
+	if c.Bool("json") && res != nil {
+		if jerr := printJSON(c.App.Writer, res); jerr != nil && err == nil {
+			err = jerr
+		}
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	return printBuild(c.App.Writer, res)
+}
+
+// printBuild writes the summary of a build.
+func printBuild(w io.Writer, res *pipeline.Result) error {
+	var b strings.Builder
+	for _, o := range res.Outputs {
+		fmt.Fprintf(&b, "%s\n", o.Path)
+		fmt.Fprintf(&b, "  size     %d bytes (%s), %.2f bits per weight, %d tensors\n", o.Size, bytesText(o.Size), o.BitsPerWeight, o.Tensors)
+		fmt.Fprintf(&b, "  sha256   %s\n", o.SHA256.Hex())
+		switch {
+		case o.Cached:
+			b.WriteString("  made     nothing: the store had the file\n")
+		case o.Made < o.Tensors:
+			fmt.Fprintf(&b, "  made     %d tensors, %d were in the store\n", o.Made, o.Tensors-o.Made)
+		}
+		if o.Lost != nil {
+			fmt.Fprintf(&b, "  lost     %d values flushed to zero by casts\n", o.Lost.Flushed)
+		}
+		if o.Worst != nil {
+			fmt.Fprintf(&b, "  worst    %s (%s), SNR %.1f dB\n", o.Worst.Name, o.Worst.Type, o.Worst.SNRdB)
+		}
+	}
+	for _, g := range res.Gates {
+		fmt.Fprintf(&b, "gate %s\n", g.Text)
+	}
+	for _, s := range res.Sources {
+		f, ok := res.Stats.Fetch[s.Name]
+		if !ok {
+			continue
+		}
+		fmt.Fprintf(&b, "source %s: %d bytes needed, %d fetched in %d requests, %d from caches\n", s.Name, f.Needed, f.Fetched, f.Requests, f.Cached)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

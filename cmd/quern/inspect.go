@@ -1,0 +1,370 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+
+	"quern/formats/gguf"
+	"quern/formats/kmcu"
+	"quern/formats/safetensors"
+	"quern/hub"
+	"quern/model"
+	"quern/pipeline"
+	"quern/recipes"
+	"quern/stages/source"
+	"quern/tensor"
+	"quern/verify"
+)
+
+func inspectCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "inspect",
+		Usage:     "show what a file, a model folder or a repository holds",
+		ArgsUsage: "FILE|FOLDER|hf:REPO[@REVISION]",
+		Description: "Reads headers only: of a repository a few ranges, not its files. A GGUF file with faults or with types\n" +
+			"newer than this program is shown as far as it can be read, with what is wrong.\n\n" + appHelp,
+		Flags:  append([]cli.Flag{jsonFlag(), progressFlag(), storeFlag()}, networkFlags()...),
+		Action: runInspect,
+	}
+}
+
+// inspection is the document of quern inspect --json.
+type inspection struct {
+	Name     string               `json:"name"`
+	Format   string               `json:"format"`
+	Size     int64                `json:"size"`
+	Commit   string               `json:"commit,omitempty"`
+	Details  []field              `json:"details"`
+	Metadata []metadataEntry      `json:"metadata"`
+	Tensors  []inspectedTensor    `json:"tensors"`
+	Files    []model.FileInfo     `json:"files,omitempty"`
+	Problems []string             `json:"problems"`
+	Fetched  *pipeline.FetchStats `json:"fetch,omitempty"`
+}
+
+type field struct {
+	Key   string `json:"key"`
+	Value any    `json:"value"`
+}
+
+type metadataEntry struct {
+	Key  string `json:"key"`
+	Type string `json:"type"`
+	// Value is the value, or the first few of an array's with Count.
+	Value any  `json:"value"`
+	Count *int `json:"count,omitempty"`
+}
+
+type inspectedTensor struct {
+	Name   string       `json:"name"`
+	Type   string       `json:"type"`
+	Shape  tensor.Shape `json:"shape"` // outermost axis first
+	File   string       `json:"file,omitempty"`
+	Offset int64        `json:"offset"`
+	Bytes  int64        `json:"bytes"` // -1 when the type is unknown
+}
+
+func runInspect(c *cli.Context) error {
+	what, err := oneArg(c, "a file")
+	if err != nil {
+		return err
+	}
+	doc, err := inspect(c, what)
+	if err != nil {
+		if !errors.Is(err, errUsage) {
+			err = fmt.Errorf("%w: %w", pipeline.ErrSource, err)
+		}
+		return err
+	}
+	if doc.Metadata == nil {
+		doc.Metadata = []metadataEntry{}
+	}
+	if doc.Problems == nil {
+		doc.Problems = []string{}
+	}
+	if c.Bool("json") {
+		return printJSON(c.App.Writer, doc)
+	}
+	return printInspection(c.App.Writer, doc)
+}
+
+func inspect(c *cli.Context, what string) (*inspection, error) {
+	ctx := c.Context
+	if strings.HasPrefix(what, "hf:") {
+		return inspectRepo(c, strings.TrimPrefix(what, "hf:"))
+	}
+	st, err := os.Stat(what)
+	if err != nil {
+		return nil, err
+	}
+	if st.IsDir() {
+		srcs, err := source.Open(ctx, source.Env{Digests: &source.Digests{}}, []recipes.Source{{Name: "base", Kind: recipes.SourceDir, Value: absolute(what)}})
+		if err != nil {
+			return nil, err
+		}
+		defer srcs[0].Close()
+		return inspectModel(ctx, srcs[0])
+	}
+	blob, err := tensor.OpenFile(what)
+	if err != nil {
+		return nil, err
+	}
+	defer blob.Close()
+	return inspectFile(ctx, filepath.Base(what), blob)
+}
+
+func absolute(p string) string {
+	if a, err := filepath.Abs(p); err == nil {
+		return a
+	}
+	return p
+}
+
+func inspectFile(ctx context.Context, name string, blob tensor.Blob) (*inspection, error) {
+	format, err := verify.Sniff(ctx, name, blob)
+	if err != nil {
+		return nil, err
+	}
+	switch format {
+	case verify.GGUF:
+		return inspectGGUF(ctx, name, blob)
+	case verify.KMCU:
+		return inspectKMCU(ctx, name, blob)
+	}
+	f, err := safetensors.Open(ctx, name, blob, safetensors.Options{})
+	if err != nil {
+		return nil, err
+	}
+	doc := &inspection{Name: name, Format: string(format), Size: f.Size,
+		Details: []field{{"header bytes", f.DataStart}, {"tensors", len(f.Tensors)}, {"weights", weights(f.Tensors)}}}
+	for _, kv := range f.Metadata {
+		doc.Metadata = append(doc.Metadata, metadataEntry{Key: kv.Key, Type: "string", Value: kv.Value})
+	}
+	doc.Tensors = listTensors(f.Tensors, false)
+	return doc, nil
+}
+
+func weights(ts []*tensor.Tensor) int64 {
+	var n int64
+	for _, t := range ts {
+		v, _ := t.Shape.Values()
+		n += v
+	}
+	return n
+}
+
+func listTensors(ts []*tensor.Tensor, files bool) []inspectedTensor {
+	out := make([]inspectedTensor, 0, len(ts))
+	for _, t := range ts {
+		it := inspectedTensor{Name: t.Name, Type: t.Type.String(), Shape: t.Shape, Bytes: t.Bytes()}
+		if len(t.Origin) > 0 {
+			it.Offset = t.Origin[0].Offset
+			if files {
+				it.File = t.Origin[0].File
+			}
+		}
+		out = append(out, it)
+	}
+	return out
+}
+
+func inspectGGUF(ctx context.Context, name string, blob tensor.Blob) (*inspection, error) {
+	f, err := gguf.Open(ctx, name, blob, gguf.Options{Partial: true})
+	if err != nil {
+		return nil, err
+	}
+	doc := &inspection{Name: name, Format: "gguf", Size: f.Size, Details: []field{
+		{"version", f.Version}, {"alignment", f.Alignment}, {"data start", f.DataStart}, {"tensors", len(f.Tensors)}}}
+	for k, v := range f.Meta.All() {
+		doc.Metadata = append(doc.Metadata, ggufEntry(k, v))
+	}
+	for i := range f.Tensors {
+		t := &f.Tensors[i]
+		doc.Tensors = append(doc.Tensors, inspectedTensor{Name: t.Name, Type: t.TypeName(), Shape: t.Shape(), Offset: t.Offset, Bytes: t.Bytes})
+	}
+	for _, p := range f.Problems {
+		doc.Problems = append(doc.Problems, p.Error())
+	}
+	return doc, nil
+}
+
+// shownValues is how many values of an array are shown.
+const shownValues = 8
+
+func ggufEntry(key string, v gguf.Value) metadataEntry {
+	e := metadataEntry{Key: key, Type: v.Kind(), Value: jsonSafe(v.Any())}
+	if v.IsArray() {
+		n := v.Len()
+		first := reflect.ValueOf(v.Any())
+		if n > shownValues {
+			first = first.Slice(0, shownValues)
+		}
+		list := make([]any, first.Len())
+		for i := range list {
+			list[i] = jsonSafe(first.Index(i).Interface())
+		}
+		e.Count, e.Value = &n, list
+	}
+	return e
+}
+
+// jsonSafe gives numbers that JSON cannot hold as text.
+func jsonSafe(v any) any {
+	f := 0.0
+	switch x := v.(type) {
+	case float32:
+		f = float64(x)
+	case float64:
+		f = x
+	}
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return fmt.Sprint(f)
+	}
+	return v
+}
+
+func inspectKMCU(ctx context.Context, name string, blob tensor.Blob) (*inspection, error) {
+	f, err := kmcu.Open(ctx, name, blob, kmcu.Options{})
+	if err != nil {
+		return nil, err
+	}
+	h := f.Header
+	doc := &inspection{Name: name, Format: "kmcu", Size: f.Size, Details: []field{
+		{"layers", h.Layers}, {"dim", h.Dim}, {"heads", h.Heads}, {"KV heads", h.KVHeads}, {"head dim", h.HeadDim},
+		{"ffn dim", h.FFNDim}, {"vocabulary", h.Vocab}, {"max sequence", h.MaxSeq}, {"BOS", h.BOS}, {"EOS", h.EOS},
+		{"tied embedding", h.Tied}, {"rope theta", h.RopeTheta}, {"norm epsilon", h.NormEps},
+		{"block alignment", f.Align.String()}, {"weights", f.TotalParams}, {"tensors", len(f.Tensors)}}}
+	for _, t := range f.Tensors {
+		doc.Tensors = append(doc.Tensors, inspectedTensor{Name: t.Name, Type: t.Type.String(), Shape: tensor.Shape{t.Rows, t.Cols}, Offset: t.Offset, Bytes: t.Bytes})
+	}
+	return doc, nil
+}
+
+// inspectModel shows an opened Hugging Face model or GGUF file of a source.
+func inspectModel(ctx context.Context, src *pipeline.Source) (*inspection, error) {
+	m := src.Model
+	doc := &inspection{Name: m.Name, Commit: src.Commit, Tensors: listTensors(m.Tensors, true)}
+	for _, f := range src.Files {
+		doc.Files = append(doc.Files, model.FileInfo{Path: f.Path, Size: f.Size, SHA256: f.SHA256})
+		doc.Size += f.Size
+	}
+	for _, n := range m.Notes {
+		doc.Problems = append(doc.Problems, n.String())
+	}
+	if m.Form == model.GGUF {
+		doc.Format = "gguf"
+		for k, v := range m.Meta.All() {
+			doc.Metadata = append(doc.Metadata, ggufEntry(k, v))
+		}
+		return doc, nil
+	}
+	doc.Format = "hugging face"
+	doc.Details = []field{{"architecture", m.Config.Architecture()}, {"model type", m.Config.ModelType()}}
+	for _, key := range []string{"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
+		"intermediate_size", "vocab_size", "max_position_embeddings"} {
+		if n, ok, err := m.Config.OptInt(key); err == nil && ok {
+			doc.Details = append(doc.Details, field{key, n})
+		}
+	}
+	doc.Details = append(doc.Details, field{"tensors", len(m.Tensors)}, field{"weights", weights(m.Tensors)})
+	return doc, nil
+}
+
+func inspectRepo(c *cli.Context, ref string) (*inspection, error) {
+	if _, err := hub.ParseRef(ref); err != nil {
+		return nil, usagef("hf:%s: %v", ref, err)
+	}
+	rep, err := newReporter(c)
+	if err != nil {
+		return nil, err
+	}
+	defer rep.Close()
+	e := &environment{c: c, events: rep}
+	env, err := e.sources()
+	if err != nil {
+		return nil, err
+	}
+	src, err := env.Hub.Repo(c.Context, "base", ref)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	doc, err := inspectModel(c.Context, src)
+	if err != nil {
+		return nil, err
+	}
+	s := src.Fetch.Stats()
+	doc.Fetched = &s
+	return doc, nil
+}
+
+// printInspection writes an inspection for people.
+func printInspection(w io.Writer, doc *inspection) error {
+	fmt.Fprintf(w, "%s: %s, %d bytes (%s)\n", doc.Name, doc.Format, doc.Size, bytesText(doc.Size))
+	if doc.Commit != "" {
+		fmt.Fprintf(w, "  commit: %s\n", doc.Commit)
+	}
+	for _, d := range doc.Details {
+		fmt.Fprintf(w, "  %s: %v\n", d.Key, d.Value)
+	}
+	if len(doc.Metadata) > 0 {
+		fmt.Fprintln(w, "metadata")
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		for _, e := range doc.Metadata {
+			fmt.Fprintf(t, "  %s\t%s\t%s\n", e.Key, e.Type, entryText(e))
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	if len(doc.Files) > 0 {
+		fmt.Fprintln(w, "files read")
+		for _, f := range doc.Files {
+			fmt.Fprintf(w, "  %s  %d bytes\n", f.Path, f.Size)
+		}
+	}
+	fmt.Fprintln(w, "tensors")
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, x := range doc.Tensors {
+		size := fmt.Sprint(x.Bytes)
+		if x.Bytes < 0 {
+			size = "unknown"
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%v\t%s\t%d\t%s\n", x.Name, x.Type, x.Shape, size, x.Offset, x.File)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, p := range doc.Problems {
+		fmt.Fprintf(w, "note: %s\n", p)
+	}
+	if doc.Fetched != nil {
+		fmt.Fprintf(w, "fetched %d bytes in %d requests\n", doc.Fetched.Fetched, doc.Fetched.Requests)
+	}
+	return nil
+}
+
+// entryText shortens a value to a line.
+func entryText(e metadataEntry) string {
+	s := fmt.Sprint(e.Value)
+	if v, ok := e.Value.(string); ok {
+		s = fmt.Sprintf("%q", v)
+	}
+	if r := []rune(s); len(r) > 100 {
+		s = string(r[:100]) + "..."
+	}
+	if e.Count != nil {
+		s = fmt.Sprintf("%d values: %s", *e.Count, s)
+	}
+	return s
+}

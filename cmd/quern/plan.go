@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+
+	"quern/pipeline"
+)
+
+func planCommand() *cli.Command {
+	flags := []cli.Flag{setFlag(), jsonFlag(), progressFlag(), storeFlag(),
+		&cli.BoolFlag{Name: "no-store", Usage: "do not ask the store what it has"},
+		&cli.BoolFlag{Name: "no-cache", Usage: "plan as if the store had nothing"}}
+	return &cli.Command{
+		Name:      "plan",
+		Usage:     "show what a recipe would write, to the byte, without reading weights",
+		ArgsUsage: "RECIPE",
+		Description: "Prints every tensor of every output: shape, source type, target type and why, bytes and offset; then\n" +
+			"the bytes to fetch, the memory the build would take and the exact size of each file.\n\n" + appHelp,
+		Flags:  append(append(flags, workFlags()...), networkFlags()...),
+		Action: runPlan,
+	}
+}
+
+func runPlan(c *cli.Context) error {
+	mem, err := memory(c)
+	if err != nil {
+		return err
+	}
+	workers, err := jobs(c)
+	if err != nil {
+		return err
+	}
+	rep, err := newReporter(c)
+	if err != nil {
+		return err
+	}
+	defer rep.Close()
+	e, err := openEnvironment(c, rep)
+	if err != nil {
+		return err
+	}
+	_, prj, err := project(c, e)
+	if err != nil {
+		return err
+	}
+	p, err := pipeline.NewPlan(c.Context, prj)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	store := e.buildStore()
+	if c.Bool("no-cache") {
+		store = nil
+	}
+	doc, err := p.Report(c.Context, store, pipeline.EmitOptions{Jobs: workers, Memory: mem})
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return printJSON(c.App.Writer, doc)
+	}
+	return printPlan(c.App.Writer, doc)
+}
+
+// printPlan writes a plan for people.
+func printPlan(w io.Writer, doc *pipeline.PlanReport) error {
+	for _, o := range doc.Outputs {
+		fmt.Fprintf(w, "%s (%s)\n", o.File, o.Format)
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "  tensor\tshape\tfrom\tto\tbytes\toffset\twhy")
+		for _, r := range o.Tensors {
+			why := r.Reason
+			if r.Kept {
+				why += ", in the store"
+			}
+			fmt.Fprintf(t, "  %s\t%v\t%s\t%s\t%d\t%d\t%s\n", r.Name, r.Shape, r.From, r.Type, r.Bytes, r.Offset, why)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "  size %d bytes (%s), %.2f bits per weight, %d tensors; types: %s\n", o.Size, bytesText(o.Size), o.BitsPerWeight, len(o.Tensors), shares(o.Types))
+		if o.Kept {
+			fmt.Fprintf(w, "  the store has the whole file\n")
+		}
+	}
+	for _, s := range doc.Sources {
+		if s.Remote {
+			fmt.Fprintf(w, "source %s: %d bytes to fetch (%s)\n", s.Name, s.ToFetch, bytesText(s.ToFetch))
+		}
+	}
+	fmt.Fprintf(w, "peak memory about %s\n", bytesText(doc.PeakMemory))
+	for _, n := range doc.Notes {
+		fmt.Fprintf(w, "note: %s\n", n)
+	}
+	return nil
+}
+
+func shares(list []pipeline.TypeShare) string {
+	parts := make([]string, len(list))
+	for i, s := range list {
+		parts[i] = fmt.Sprintf("%s %.1f %% of weights, %.1f %% of bytes", s.Type, 100*s.Weights, 100*s.Bytes)
+	}
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"github.com/urfave/cli/v2"
+
+	"quern/recipes"
+)
+
+func schemaCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "schema",
+		Usage:       "print the recipe's JSON Schema for editors, or its reference",
+		Description: "Editors with a YAML language server check recipes against the schema as you type:\n  # yaml-language-server: $schema=recipe.schema.json",
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "markdown", Usage: "print the reference in Markdown instead"}},
+		Action: func(c *cli.Context) error {
+			if c.NArg() != 0 {
+				return usagef("schema: no arguments are taken")
+			}
+			if c.Bool("markdown") {
+				return recipes.WriteReference(c.App.Writer)
+			}
+			return recipes.WriteJSONSchema(c.App.Writer)
+		},
+	}
+}

@@ -1,0 +1,355 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"quern/artifacts"
+	"quern/artifacts/local"
+	"quern/hub"
+	"quern/pipeline"
+)
+
+func storeCommand() *cli.Command {
+	sub := func(name, usage, args string, action func(*storeContext) error, flags ...cli.Flag) *cli.Command {
+		return &cli.Command{
+			Name: name, Usage: usage, ArgsUsage: args, Description: appHelp,
+			Flags: append([]cli.Flag{jsonFlag(), progressFlag(), storeFlag()}, flags...),
+			Action: func(c *cli.Context) error {
+				s, err := openStore(c)
+				if err != nil {
+					return err
+				}
+				defer s.rep.Close()
+				return action(s)
+			},
+		}
+	}
+	return &cli.Command{
+		Name:        "store",
+		Usage:       "look after the store of built artifacts",
+		Description: "The store is an OCI image layout: any OCI tool reads it.\n\n" + appHelp,
+		Subcommands: []*cli.Command{
+			sub("ls", "list names, or what the spool of downloads holds", "", storeList,
+				&cli.BoolFlag{Name: "spool", Usage: "list unfinished and kept downloads instead"}),
+			sub("show", "show a build: outputs, tensors, provenance", "NAME|DIGEST", storeShow),
+			sub("tag", "give a build another name", "NAME|DIGEST NEWNAME", storeTag),
+			sub("untag", "forget a name; gc removes what nothing names", "NAME", storeUntag),
+			sub("verify", "read every blob again and list all damage", "", storeVerify, &cli.IntFlag{Name: "jobs", Aliases: []string{"j"}}),
+			sub("gc", "remove what no name reaches", "", storeGC,
+				&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "only say what would go"},
+				&cli.DurationFlag{Name: "grace", Value: local.DefaultGrace, Usage: "keep what is younger"}),
+			sub("export", "put the files of a build into a folder, or the whole build as an OCI layout", "NAME|DIGEST", storeExport,
+				&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Value: ".", Usage: "`FOLDER` for the files"},
+				&cli.StringFlag{Name: "method", Usage: "auto (reflink or copy), link, reflink or copy"},
+				&cli.BoolFlag{Name: "replace", Usage: "replace files that are there"},
+				&cli.StringFlag{Name: "layout", Usage: "write an OCI layout into `FOLDER` instead"},
+				&cli.StringFlag{Name: "tar", Usage: "write an OCI layout as tar `FILE` instead"}),
+		},
+	}
+}
+
+type storeContext struct {
+	*cli.Context
+	s   *local.Store
+	rep reporter
+}
+
+func openStore(c *cli.Context) (*storeContext, error) {
+	rep, err := newReporter(c)
+	if err != nil {
+		return nil, err
+	}
+	e, err := openEnvironment(c, rep)
+	if err != nil {
+		return nil, err
+	}
+	return &storeContext{c, e.store, rep}, nil
+}
+
+// args demands a number of arguments.
+func (s *storeContext) args(n int, what string) ([]string, error) {
+	if s.NArg() != n {
+		return nil, usagef("store %s: %s; %d arguments given", s.Command.Name, what, s.NArg())
+	}
+	return s.Args().Slice(), nil
+}
+
+func storeList(s *storeContext) error {
+	if _, err := s.args(0, "no arguments are taken"); err != nil {
+		return err
+	}
+	if s.Bool("spool") {
+		return spoolList(s)
+	}
+	u, err := s.s.Usage(s.Context.Context)
+	if err != nil {
+		return err
+	}
+	if s.Bool("json") {
+		return printJSON(s.App.Writer, u)
+	}
+	t := tabwriter.NewWriter(s.App.Writer, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "name\tdigest\tbytes\tof its own")
+	for _, n := range u.Names {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\n", n.Name, n.Digest, n.Bytes, n.Unique)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(s.App.Writer, "%d blobs, %s; %s without a name\n", u.Blobs, bytesText(u.Bytes), bytesText(u.Loose))
+	return nil
+}
+
+func spoolList(s *storeContext) error {
+	l, err := hub.ListSpool(s.s.SpoolDir())
+	if err != nil {
+		return err
+	}
+	if s.Bool("json") {
+		return printJSON(s.App.Writer, l)
+	}
+	t := tabwriter.NewWriter(s.App.Writer, 0, 0, 2, ' ', 0)
+	for _, x := range l.Snapshots {
+		fmt.Fprintf(t, "%s@%s\t%s\t%s\t%d of %d bytes\n", x.Repo, x.Revision, x.Commit, x.Status(), x.Have, x.Need)
+	}
+	for _, x := range l.Entries {
+		state := "whole"
+		switch {
+		case x.Bad:
+			state = "damaged, kept as evidence"
+		case x.Have < x.Size:
+			state = "partial"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d of %d bytes\n", x.What, x.Name, state, x.Have, x.Size)
+	}
+	return t.Flush()
+}
+
+// build finds the build that a reference means.
+func (s *storeContext) build(ref string) (artifacts.Descriptor, *artifacts.Build, error) {
+	d, err := s.s.Resolve(s.Context.Context, ref)
+	if err != nil {
+		return d, nil, err
+	}
+	b, err := artifacts.ReadBuild(s.Context.Context, s.s, d)
+	return d, b, err
+}
+
+func storeShow(s *storeContext) error {
+	a, err := s.args(1, "name one build")
+	if err != nil {
+		return err
+	}
+	d, b, err := s.build(a[0])
+	if err != nil {
+		return err
+	}
+	if s.Bool("json") {
+		return printJSON(s.App.Writer, struct {
+			Manifest artifacts.Digest `json:"manifest"`
+			*artifacts.Build
+		}{d.Digest, b})
+	}
+	w := s.App.Writer
+	fmt.Fprintf(w, "%s  %s\nbuilt by %s %s\n", b.Name, d.Digest, b.Tool.Name, b.Tool.Version)
+	for _, src := range b.Sources {
+		fmt.Fprintf(w, "source %s: %s %s %s\n", src.Name, src.Kind, src.Ref, src.Commit)
+		for _, f := range src.Files {
+			sum := f.Digest.String()
+			if f.Digest.IsZero() {
+				sum = "git:" + f.Git
+			}
+			fmt.Fprintf(w, "  %s  %d  %s\n", sum, f.Size, f.Path)
+		}
+	}
+	for _, st := range b.Steps {
+		fmt.Fprintf(w, "step %s\n", st.Params)
+	}
+	for _, o := range b.Outputs {
+		fmt.Fprintf(w, "output %s: %s, %d bytes, %s\n", o.File, o.Format, o.Size, o.Digest)
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		for _, x := range o.Tensors {
+			fmt.Fprintf(t, "  %s\t%s\t%v\t%d\t%d\t%s\n", x.Name, x.Type, x.Shape, x.Offset, x.Bytes, x.Digest.Hex()[:16])
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func storeTag(s *storeContext) error {
+	a, err := s.args(2, "name a build and its new name")
+	if err != nil {
+		return err
+	}
+	if err := artifacts.CheckName(a[1]); err != nil {
+		return usagef("%v", err)
+	}
+	d, err := s.s.Resolve(s.Context.Context, a[0])
+	if err != nil {
+		return err
+	}
+	if err := s.s.Tag(s.Context.Context, a[1], d); err != nil {
+		return err
+	}
+	if s.Bool("json") {
+		return printJSON(s.App.Writer, artifacts.Named{Name: a[1], Descriptor: d})
+	}
+	_, err = fmt.Fprintf(s.App.Writer, "%s is %s\n", a[1], d.Digest)
+	return err
+}
+
+func storeUntag(s *storeContext) error {
+	a, err := s.args(1, "name what to forget")
+	if err != nil {
+		return err
+	}
+	if err := s.s.Untag(s.Context.Context, a[0]); err != nil {
+		return err
+	}
+	if s.Bool("json") {
+		return printJSON(s.App.Writer, map[string]string{"untagged": a[0]})
+	}
+	_, err = fmt.Fprintf(s.App.Writer, "%s is forgotten\n", a[0])
+	return err
+}
+
+func storeVerify(s *storeContext) error {
+	if _, err := s.args(0, "no arguments are taken"); err != nil {
+		return err
+	}
+	found, err := s.s.Verify(s.Context.Context, artifacts.VerifyOptions{Jobs: s.Int("jobs"), Progress: func(done, total int64) {
+		s.rep.Event(pipeline.Event{Kind: pipeline.EventProgress, Output: "store", Done: done, Total: total})
+	}})
+	if err != nil {
+		return err
+	}
+	if s.Bool("json") {
+		if found == nil {
+			found = []artifacts.Finding{}
+		}
+		if err := printJSON(s.App.Writer, found); err != nil {
+			return err
+		}
+	} else {
+		for _, f := range found {
+			fmt.Fprintln(s.App.Writer, f)
+		}
+		if len(found) == 0 {
+			fmt.Fprintln(s.App.Writer, "nothing is damaged")
+		}
+	}
+	if len(found) > 0 {
+		return fmt.Errorf("%w: %d findings; delete what is damaged with its name and build again", errVerify, len(found))
+	}
+	return nil
+}
+
+func storeGC(s *storeContext) error {
+	if _, err := s.args(0, "no arguments are taken"); err != nil {
+		return err
+	}
+	grace := s.Duration("grace")
+	if grace == 0 {
+		grace = -1 // none, where zero would mean the default
+	}
+	plan, err := s.s.PlanGC(s.Context.Context, local.GCOptions{Grace: grace, Wait: 10 * time.Second})
+	if err != nil {
+		return err
+	}
+	var res *local.GCResult
+	if !s.Bool("dry-run") {
+		if res, err = s.s.ExecuteGC(s.Context.Context, plan); err != nil {
+			return err
+		}
+	}
+	if s.Bool("json") {
+		return printJSON(s.App.Writer, struct {
+			Plan   *local.GCPlan   `json:"plan"`
+			Result *local.GCResult `json:"result,omitempty"`
+		}{plan, res})
+	}
+	w := s.App.Writer
+	for _, r := range plan.Remove {
+		fmt.Fprintf(w, "%s  %d bytes, %s old: %s\n", r.Path, r.Size, r.Age, r.Reason)
+	}
+	if res == nil {
+		fmt.Fprintf(w, "%d files, %s would go; %d files, %s are too young\n", len(plan.Remove), bytesText(plan.Bytes), plan.Kept, bytesText(plan.KeptBytes))
+		return nil
+	}
+	fmt.Fprintf(w, "%d files, %s removed; %d came into use; %d files, %s are too young\n", res.Removed, bytesText(res.Bytes), res.Skipped, plan.Kept, bytesText(plan.KeptBytes))
+	return nil
+}
+
+func storeExport(s *storeContext) error {
+	a, err := s.args(1, "name one build")
+	if err != nil {
+		return err
+	}
+	ctx := s.Context.Context
+	opt := local.ExportOptions{Method: local.ExportMethod(s.String("method")), Replace: s.Bool("replace")}
+	switch opt.Method {
+	case "auto":
+		opt.Method = local.ExportAuto
+	case local.ExportAuto, local.ExportLink, local.ExportReflink, local.ExportCopy:
+	default:
+		return usagef("--method %q: auto, link, reflink or copy", s.String("method"))
+	}
+	d, b, err := s.build(a[0])
+	if err != nil {
+		return err
+	}
+	name := b.Name
+	if artifacts.CheckName(a[0]) == nil && !strings.HasPrefix(a[0], "sha256:") {
+		name = a[0]
+	}
+	type exported struct {
+		Path   string `json:"path"`
+		Bytes  int64  `json:"bytes,omitempty"`
+		Method string `json:"method"`
+	}
+	var done []exported
+	switch {
+	case s.IsSet("layout") && s.IsSet("tar"):
+		return usagef("store export: --layout or --tar, not both")
+	case s.IsSet("layout"):
+		err = s.s.ExportLayout(ctx, name, d, s.String("layout"), opt)
+		done = append(done, exported{Path: s.String("layout"), Method: "layout"})
+	case s.IsSet("tar"):
+		err = s.s.ExportTar(ctx, name, d, s.String("tar"), opt)
+		done = append(done, exported{Path: s.String("tar"), Method: "tar"})
+	default:
+		for _, o := range b.Outputs {
+			path := filepath.Join(s.String("out"), filepath.FromSlash(o.File))
+			if err := makeParent(path); err != nil {
+				return err
+			}
+			m, err := s.s.Export(ctx, artifacts.Descriptor{MediaType: o.MediaType, Digest: o.Digest, Size: o.Size}, path, opt)
+			if errors.Is(err, artifacts.ErrExists) {
+				return fmt.Errorf("%w; --replace replaces it", err)
+			}
+			if err != nil {
+				return err
+			}
+			done = append(done, exported{path, o.Size, string(m)})
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if s.Bool("json") {
+		return printJSON(s.App.Writer, done)
+	}
+	for _, x := range done {
+		fmt.Fprintf(s.App.Writer, "%s (%s)\n", x.Path, x.Method)
+	}
+	return nil
+}

@@ -1,0 +1,382 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"quern/artifacts"
+	"quern/internal/atomicfile"
+	"quern/internal/digest"
+	"quern/pipeline"
+	"quern/recipes"
+	"quern/stages/all"
+	"quern/stages/gates"
+	"quern/tensor"
+	"quern/verify"
+)
+
+func verifyCommand() *cli.Command {
+	flags := []cli.Flag{
+		&cli.StringFlag{Name: "against", Usage: "compare with a `SOURCE`: a model folder, a GGUF file, hf:ORG/NAME[@REVISION] or artifact:NAME"},
+		&cli.StringFlag{Name: "recipe", Usage: "apply the steps of this `RECIPE` to the source first; the default is what the store knows of the file"},
+		&cli.StringFlag{Name: "golden", Usage: "demand the bytes of another `FILE`, and say which tensor differs"},
+		&cli.Float64Flag{Name: "min-snr", Usage: "fail when a tensor's signal-to-noise ratio is under this many `DECIBELS`"},
+		&cli.StringFlag{Name: "html", Usage: "write the report as a page to `FILE`"},
+		&cli.StringFlag{Name: "parquet", Usage: "write the report as a Parquet table to `FILE`"},
+		jsonFlag(), progressFlag(), storeFlag(),
+	}
+	return &cli.Command{
+		Name:      "verify",
+		Usage:     "check a file's structure and compare its tensors with their source",
+		ArgsUsage: "FILE",
+		Description: "Without --against: reads the file strictly, looks for values that are not finite, and compares with what\n" +
+			"the store recorded when it was built. With --against: the largest and the RMS error, the signal-to-noise\n" +
+			"ratio and the cosine of every tensor, after the declared transforms.\n\n" + appHelp,
+		Flags:  append(append(flags, workFlags()...), networkFlags()...),
+		Action: runVerify,
+	}
+}
+
+func runVerify(c *cli.Context) error {
+	file, err := oneArg(c, "a file")
+	if err != nil {
+		return err
+	}
+	mem, err := memory(c)
+	if err != nil {
+		return err
+	}
+	workers, err := jobs(c)
+	if err != nil {
+		return err
+	}
+	rep, err := newReporter(c)
+	if err != nil {
+		return err
+	}
+	defer rep.Close()
+	e, err := openEnvironment(c, rep)
+	if err != nil {
+		return err
+	}
+	v := &verifier{c: c, e: e, events: rep, opt: verify.Options{Jobs: workers, Memory: mem}}
+	report, err := v.run(c.Context, file)
+	if report == nil {
+		return err
+	}
+	if werr := v.write(report); werr != nil {
+		return errors.Join(err, werr)
+	}
+	return err
+}
+
+type verifier struct {
+	c      *cli.Context
+	e      *environment
+	events pipeline.Events
+	opt    verify.Options
+}
+
+// run makes the report. It comes with an error when the file is not what it
+// should be.
+func (v *verifier) run(ctx context.Context, file string) (*verify.Report, error) {
+	blob, err := tensor.OpenFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", pipeline.ErrSource, err)
+	}
+	defer blob.Close()
+	format, got, err := verify.Tensors(ctx, filepath.Base(file), blob)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errVerify, err)
+	}
+	v.opt.Progress = func(name string, done, total int64) {
+		v.events.Event(pipeline.Event{Kind: pipeline.EventProgress, Output: filepath.Base(file), Tensor: name, Done: done, Total: total})
+	}
+	record, err := v.recorded(ctx, blob)
+	if err != nil {
+		return nil, err
+	}
+	var report *verify.Report
+	if v.c.String("against") != "" {
+		report, err = v.against(ctx, format, got, record)
+	} else {
+		report, err = verify.Scan(ctx, got, v.opt)
+	}
+	if err != nil {
+		return nil, err
+	}
+	report.File = file
+	var faults []error
+	if record != nil {
+		report.Notes = append(report.Notes, "the store knows the file: it is output "+record.output.File+" of "+record.build.Name)
+	}
+	if g := v.c.String("golden"); g != "" {
+		if err := v.golden(ctx, got, blob, g); err != nil {
+			faults = append(faults, err)
+		} else {
+			report.Notes = append(report.Notes, "equal to "+g+", byte for byte")
+		}
+	}
+	if report.Total.NaN+report.Total.Inf > 0 {
+		faults = append(faults, fmt.Errorf("%d NaN and %d infinite values", report.Total.NaN, report.Total.Inf))
+	}
+	if w := report.Worst(); w != nil && v.c.IsSet("min-snr") && float64(w.SNRdB) < v.c.Float64("min-snr") {
+		faults = append(faults, fmt.Errorf("tensor %s has an SNR of %.2f dB, %.2f under the limit", w.Name, float64(w.SNRdB), v.c.Float64("min-snr")-float64(w.SNRdB)))
+	}
+	if len(faults) > 0 {
+		return report, fmt.Errorf("%s: %w: %w", file, errVerify, errors.Join(faults...))
+	}
+	return report, nil
+}
+
+// fileRecord is what the store knows of a file.
+type fileRecord struct {
+	build  *artifacts.Build
+	output *artifacts.BuildOutput
+}
+
+// recorded looks for the build that made a file, by its digest.
+func (v *verifier) recorded(ctx context.Context, blob tensor.Blob) (*fileRecord, error) {
+	if v.e.store == nil {
+		return nil, nil
+	}
+	names, err := v.e.store.Names(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var sum digest.Digest
+	for _, n := range names {
+		b, err := artifacts.ReadBuild(ctx, v.e.store, n.Descriptor)
+		if err != nil {
+			continue // not a build, or damaged: quern store verify says so
+		}
+		for i := range b.Outputs {
+			o := &b.Outputs[i]
+			if o.Size != blob.Size() {
+				continue
+			}
+			if sum.IsZero() {
+				if sum, err = sumBlob(ctx, blob); err != nil {
+					return nil, err
+				}
+			}
+			if o.Digest == sum {
+				return &fileRecord{b, o}, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+func sumBlob(ctx context.Context, b tensor.Blob) (digest.Digest, error) {
+	h := digest.New()
+	buf := make([]byte, 1<<20)
+	for off := int64(0); off < b.Size(); off += int64(len(buf)) {
+		if left := b.Size() - off; left < int64(len(buf)) {
+			buf = buf[:left]
+		}
+		if err := b.ReadAt(ctx, buf, off); err != nil {
+			return digest.Digest{}, err
+		}
+		h.Write(buf)
+	}
+	return digest.Sum(h), nil
+}
+
+// against compares with a source, after the steps that were declared.
+func (v *verifier) against(ctx context.Context, format verify.Format, got []*tensor.Tensor, record *fileRecord) (*verify.Report, error) {
+	src, err := v.source()
+	if err != nil {
+		return nil, err
+	}
+	r, how, err := v.declared(record)
+	if err != nil {
+		return nil, err
+	}
+	r.Sources = []recipes.Source{src}
+	r.Outputs, r.Gates = nil, nil
+	env, err := v.e.sources()
+	if err != nil {
+		return nil, err
+	}
+	prj, err := all.Project(r, env)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := pipeline.NewPlan(ctx, prj)
+	if err != nil {
+		return nil, err
+	}
+	defer plan.Close()
+	want, err := gates.Reference(ctx, format, plan.Reference)
+	if err != nil {
+		return nil, err
+	}
+	if f := plan.Sources[0].Fetch; f != nil {
+		var need []tensor.Extent
+		for _, t := range want {
+			need = append(need, t.Origin...)
+		}
+		if err := f.Need(ctx, need); err != nil {
+			return nil, fmt.Errorf("%w: %w", pipeline.ErrSource, err)
+		}
+	}
+	report, err := verify.Compare(ctx, got, want, v.opt)
+	if errors.Is(err, verify.ErrMissing) {
+		return nil, fmt.Errorf("%w: %w; were steps applied that are not known here? name the recipe with --recipe", errVerify, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if f := plan.Sources[0].Fetch; f != nil {
+		if err := f.Finish(ctx); err != nil {
+			return nil, fmt.Errorf("%w: %w", pipeline.ErrSource, err)
+		}
+	}
+	report.Against = v.c.String("against")
+	report.Notes = append(report.Notes, how)
+	for _, m := range plan.Models {
+		for _, n := range m.Notes {
+			if s := n.String(); !contains(report.Notes, s) {
+				report.Notes = append(report.Notes, s)
+			}
+		}
+	}
+	return report, nil
+}
+
+func contains(list []string, s string) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
+
+// source reads --against.
+func (v *verifier) source() (recipes.Source, error) {
+	s := v.c.String("against")
+	src := recipes.Source{Name: "base"}
+	switch {
+	case strings.HasPrefix(s, "hf:"):
+		src.Kind, src.Value = recipes.SourceHF, strings.TrimPrefix(s, "hf:")
+	case strings.HasPrefix(s, "artifact:"):
+		src.Kind, src.Value = recipes.SourceArtifact, strings.TrimPrefix(s, "artifact:")
+	default:
+		st, err := os.Stat(s)
+		if errors.Is(err, fs.ErrNotExist) {
+			return src, usagef("--against %s: no such file or folder", s)
+		}
+		if err != nil {
+			return src, err
+		}
+		src.Kind, src.Value = recipes.SourceFile, absolute(s)
+		if st.IsDir() {
+			src.Kind = recipes.SourceDir
+		}
+	}
+	return src, nil
+}
+
+// declared finds the steps that the file went through: of --recipe, or of the
+// build that the store knows.
+func (v *verifier) declared(record *fileRecord) (*recipes.Recipe, string, error) {
+	if p := v.c.String("recipe"); p != "" {
+		r, err := recipes.ReadFile(p, recipes.Options{})
+		if err != nil {
+			return nil, "", err
+		}
+		return r, "steps of " + p + " applied to the source", nil
+	}
+	if record != nil {
+		r, err := recordedSteps(record.build)
+		if err != nil {
+			return nil, "", fmt.Errorf("the recipe that the store has for this file: %w", err)
+		}
+		return r, "steps of the build " + record.build.Name + " applied to the source", nil
+	}
+	return &recipes.Recipe{Version: 1, Name: "verify"}, "no steps are known: the source was compared as it is", nil
+}
+
+// recordedSteps reads the steps of a build. Its recipe names no local paths, so
+// the sources are left to the caller.
+func recordedSteps(b *artifacts.Build) (*recipes.Recipe, error) {
+	var doc struct {
+		Steps   json.RawMessage `json:"steps"`
+		Outputs json.RawMessage `json:"outputs"`
+	}
+	if err := json.Unmarshal(b.Recipe, &doc); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(map[string]any{
+		"version": 1, "name": b.Name, "sources": map[string]any{"base": map[string]string{"dir": "."}},
+		"steps": doc.Steps, "outputs": doc.Outputs,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return recipes.Parse(b.Name, text, recipes.Options{})
+}
+
+// golden demands equal bytes and finds the first tensor that differs.
+func (v *verifier) golden(ctx context.Context, got []*tensor.Tensor, blob tensor.Blob, golden string) error {
+	g, err := tensor.OpenFile(golden)
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	a, err := sumBlob(ctx, blob)
+	if err != nil {
+		return err
+	}
+	b, err := sumBlob(ctx, g)
+	if err != nil {
+		return err
+	}
+	if a == b {
+		return nil
+	}
+	head := fmt.Sprintf("SHA-256 %s, the golden file %s has %s", a.Hex(), golden, b.Hex())
+	_, want, err := verify.Tensors(ctx, filepath.Base(golden), g)
+	if err != nil {
+		return fmt.Errorf("%s; %w", head, err)
+	}
+	where, err := verify.FirstDifference(ctx, got, want)
+	if err != nil {
+		return fmt.Errorf("%s; %w", head, err)
+	}
+	return fmt.Errorf("%s; %s", head, where)
+}
+
+// write prints the report and writes the files asked for.
+func (v *verifier) write(report *verify.Report) error {
+	for _, f := range []struct {
+		flag string
+		make func(*verify.Report) ([]byte, error)
+	}{{"html", verify.HTML}, {"parquet", verify.Parquet}} {
+		path := v.c.String(f.flag)
+		if path == "" {
+			continue
+		}
+		b, err := f.make(report)
+		if err != nil {
+			return fmt.Errorf("--%s: %w", f.flag, err)
+		}
+		if err := atomicfile.WriteFile(path, b, atomicfile.Options{}); err != nil {
+			return err
+		}
+	}
+	if v.c.Bool("json") {
+		return printJSON(v.c.App.Writer, report)
+	}
+	return verify.Table(v.c.App.Writer, report)
+}
