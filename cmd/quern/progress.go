@@ -39,7 +39,7 @@ func newReporter(c *cli.Context) (reporter, error) {
 	case "bar":
 		return &bar{w: w}, nil
 	case "plain":
-		return &plain{w: w, now: time.Now}, nil
+		return &plain{w: w, now: time.Now, last: time.Now()}, nil
 	case "json":
 		return &jsonLines{enc: json.NewEncoder(w)}, nil
 	case "none":

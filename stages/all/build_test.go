@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"quern/internal/digest"
 	"quern/internal/testmodel"
 	"quern/pipeline"
 	"quern/recipes"
@@ -148,4 +149,14 @@ func TestRealTools(t *testing.T) {
 			})
 		}
 	}
+}
+
+// fileDigest hashes a file.
+func fileDigest(t *testing.T, path string) (digest.Digest, bool) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return digest.Digest{}, false
+	}
+	return digest.Of(b), true
 }
