@@ -284,7 +284,7 @@ def tiny_llama_hf():
 def tiny_qwen35():
     """Linear attention among full attention, value heads regrouped, a prediction layer, a vision half left out; transformers does not know it."""
     h, heads, kv, hd, inter, vocab, n = 32, 4, 2, 16, 64, 151936, 4
-    kh, vh, kd, vd = 2, 4, 8, 16
+    kh, vh, kd, vd = 2, 4, 8, 8
     text = {
         "model_type": "qwen3_5_text", "hidden_size": h, "intermediate_size": inter, "num_hidden_layers": n, "num_attention_heads": heads,
         "num_key_value_heads": kv, "head_dim": hd, "vocab_size": vocab, "max_position_embeddings": 262144, "hidden_act": "silu",
@@ -329,7 +329,7 @@ def tiny_qwen35():
 
 def tiny_bailingmoe2():
     """Fused query_key_value that stays fused, a dense layer first, shared experts, a router bias, a prediction layer; config of remote code."""
-    h, heads, kv, hd, inter, moe, vocab, n, experts = 32, 4, 2, 16, 96, 64, 151936, 3, 8
+    h, heads, kv, hd, inter, moe, vocab, n, experts = 32, 4, 2, 8, 96, 64, 151936, 3, 8
     config = {
         "architectures": ["BailingMoeV2ForCausalLM"], "model_type": "bailing_moe", "hidden_size": h, "intermediate_size": inter,
         "auto_map": {"AutoConfig": "configuration_bailing_moe_v2.BailingMoeV2Config"}, "num_hidden_layers": n, "num_attention_heads": heads,

@@ -55,6 +55,10 @@ cmake -S "$cache/llama.cpp" -B "$cache/build" -G Ninja -Wno-dev -DCMAKE_BUILD_TY
 cmake --build "$cache/build" -j "$jobs" \
   --target llama-quantize llama-completion llama-perplexity llama-imatrix llama-gguf-split llama-tokenize
 
+# a small program of ours against the same libraries, for what the tools do not print
+c++ -O1 -std=c++17 "$here/peer.cpp" -o "$cache/build/bin/peer" -I "$cache/llama.cpp/include" -I "$cache/llama.cpp/ggml/include" \
+  "$cache/build/src/libllama.a" "$cache"/build/ggml/src/libggml{,-cpu,-base}.a -lpthread -ldl
+
 # The promise above, looked at rather than believed.
 if objdump -d "$cache"/build/ggml/src/libggml-base.a | grep -q vfmadd; then
   echo "libggml-base has fused multiply-adds: its quantizers would not give the canonical bytes" >&2
