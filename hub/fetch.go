@@ -266,11 +266,15 @@ func parsePointer(head []byte) (oid, size string, ok bool) {
 	}
 	oid, size = "an unknown object", "unknown"
 	for _, line := range strings.Split(text, "\n") {
-		switch k, v, _ := strings.Cut(line, " "); k {
+		k, v, _ := strings.Cut(line, " ")
+		if v = clean(v); v == "" {
+			continue
+		}
+		switch k {
 		case "oid":
-			oid = clean(v)
+			oid = v
 		case "size":
-			size = clean(v)
+			size = v
 		}
 	}
 	return oid, size, true

@@ -99,7 +99,7 @@ func validRevision(rev string, bad func(string, ...any) error) error {
 		}
 	}
 	for _, c := range rev {
-		if c <= ' ' || c == 0x7f || strings.ContainsRune("~^:?*[\\", c) {
+		if c <= ' ' || c == 0x7f || c == '\uFFFD' || strings.ContainsRune("~^:?*[\\", c) {
 			return bad("character %q is not allowed in a revision", c)
 		}
 	}
