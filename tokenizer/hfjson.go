@@ -25,7 +25,7 @@ type hfModel struct {
 	byID  []string         // id to text
 	holes map[int32]bool   // ids below len(byID) that no text has
 
-	scores []float32 // Unigram only, by id
+	scores []float64 // Unigram only, by id
 	unkID  int32     // Unigram only, -1 for none
 
 	merges       [][2]string
@@ -306,7 +306,7 @@ func (r *jsonReader) numberAfterSpace() (jsonNumber, error) {
 // parseScored reads the Unigram form [["text", score], ...].
 func (m *hfModel) parseScored(r *jsonReader) error {
 	m.vocab = map[string]int32{}
-	m.scores = []float32{}
+	m.scores = []float64{}
 	return r.array(func(i int) error {
 		if i >= maxTokenID {
 			return r.errorf("more than %d tokens", maxTokenID)
@@ -328,7 +328,7 @@ func (m *hfModel) parseScored(r *jsonReader) error {
 			return err
 		}
 		s, ok := score.float()
-		if !ok || math.IsInf(float64(float32(s)), 0) {
+		if !ok || math.IsInf(s, 0) {
 			return r.errorf("token %d %q: bad score %q", i, text, score)
 		}
 		if old, dup := m.vocab[text]; dup {
@@ -336,7 +336,7 @@ func (m *hfModel) parseScored(r *jsonReader) error {
 		}
 		m.vocab[text] = int32(i)
 		m.byID = append(m.byID, text)
-		m.scores = append(m.scores, float32(s))
+		m.scores = append(m.scores, s)
 		return nil
 	})
 }

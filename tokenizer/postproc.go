@@ -84,9 +84,6 @@ func (e *templateEnds) template(o *jsonObject) {
 	if last != "" && partID(pair[len(pair)-1], "SpecialToken") == last {
 		stop--
 	}
-	if first != "" && start == 0 || last != "" && stop == len(pair) {
-		e.s.warnf("TemplateProcessing: the ends of the single and the pair template differ")
-	}
 	if start < stop {
 		e.pair(pair[start:stop], last)
 	}
@@ -138,21 +135,13 @@ func (e *templateEnds) last(tok string) {
 // pair looks for separators between two texts: A [sep] [eos] B.
 func (e *templateEnds) pair(parts []any, last string) {
 	a, b := partID(parts[0], "Sequence"), partID(parts[len(parts)-1], "Sequence")
-	if a != "A" || b != "B" {
-		e.s.warnf("TemplateProcessing: pair template is not A ... B")
-		return
-	}
-	if len(parts) < 3 {
+	if a != "A" || b != "B" || len(parts) < 3 {
 		return
 	}
 	middle := parts[1 : len(parts)-1]
 	isSep := func(part any) bool {
 		tok := partID(part, "SpecialToken")
-		ok := tok != "" && (isText(e.sep, tok) || isText(e.eos, tok))
-		if !ok {
-			e.s.warnf("TemplateProcessing: unknown separator %q", tok)
-		}
-		return ok
+		return tok != "" && (isText(e.sep, tok) || isText(e.eos, tok))
 	}
 	add := isSep(middle[0]) && last == ""
 	if len(middle) == 2 && isSep(middle[1]) {

@@ -89,9 +89,13 @@ func (m regexMatcher) find(s string, fn func(start, end int)) error {
 	return nil
 }
 
-// translateOniguruma rewrites the two things of Ruby's syntax that occur in
-// published tokenizers and that regexp2 reads otherwise: possessive quantifiers
-// (X?+ X*+ X++ become atomic groups) and classes inside classes (the union).
+// wordClass is what \w matches in Oniguruma; regexp2 takes joiners for word
+// characters and circled letters for none.
+const wordClass = `\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\u24B6-\u24E9`
+
+// translateOniguruma rewrites what occurs in published tokenizers and what
+// regexp2 reads otherwise: possessive quantifiers (X?+ X*+ X++ become atomic
+// groups), classes inside classes (the union) and \w.
 func translateOniguruma(p string) (string, error) {
 	var out []byte
 	var groups []int // offsets in out where open groups start
@@ -101,7 +105,14 @@ func translateOniguruma(p string) (string, error) {
 		case '\\':
 			n := escapeLen(p[i:])
 			atom = len(out)
-			out = append(out, p[i:i+n]...)
+			switch p[i : i+n] {
+			case `\w`:
+				out = append(out, "["+wordClass+"]"...)
+			case `\W`:
+				out = append(out, "[^"+wordClass+"]"...)
+			default:
+				out = append(out, p[i:i+n]...)
+			}
 			i += n
 		case '[':
 			class, n, err := translateClass(p[i:])
@@ -197,7 +208,11 @@ func translateClass(p string) ([]byte, int, error) {
 		switch c := p[i]; {
 		case c == '\\' && i+1 < len(p):
 			n := escapeLen(p[i:])
-			out = append(out, p[i:i+n]...)
+			if p[i:i+n] == `\w` {
+				out = append(out, wordClass...)
+			} else {
+				out = append(out, p[i:i+n]...)
+			}
 			i += n
 		case c == ']' && !first:
 			i++

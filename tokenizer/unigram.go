@@ -21,7 +21,7 @@ func newUnigramLattice(m *hfModel) (*unigramLattice, error) {
 		if len(text) > u.maxLen {
 			u.maxLen = len(text)
 		}
-		if s := float64(m.scores[id]); s < least {
+		if s := m.scores[id]; s < least {
 			least = s
 		}
 	}
@@ -60,7 +60,7 @@ func (u *unigramLattice) encode(s string) ([]int32, error) {
 			if end-at == n {
 				single = true
 			}
-			score := best[at].score + float64(u.m.scores[id])
+			score := best[at].score + u.m.scores[id]
 			if best[end].start < 0 || score > best[end].score {
 				best[end] = node{score, at, id}
 			}
