@@ -112,7 +112,7 @@ func (c *call) api() {
 	case PathsInfo:
 		c.pathsInfo(files)
 	case Refs:
-		c.json(refList(repo))
+		c.json(refList(repo, truth(c.r.URL.Query().Get("include_prs"))))
 	case XetToken:
 		c.json(map[string]any{"accessToken": "xet-token", "exp": int64(4102444800), "casUrl": c.h.CDNURL})
 	}
@@ -131,12 +131,15 @@ func (c *call) json(v any) {
 	}
 }
 
+// truth reads a boolean as either client writes it: true, True or 1.
+func truth(s string) bool { return strings.EqualFold(s, "true") || s == "1" }
+
 func (c *call) info(repo *Repo, commit string, files map[string]*File) map[string]any {
 	var siblings []map[string]any
 	for _, p := range sortedPaths(files) {
 		f := files[p]
 		s := map[string]any{"rfilename": f.listedPath(p)}
-		if c.r.URL.Query().Get("blobs") == "true" {
+		if truth(c.r.URL.Query().Get("blobs")) {
 			s["size"], s["blobId"] = f.listedSize(), f.listedOID()
 			if f.LFS {
 				s["lfs"] = map[string]any{"sha256": f.listedSHA256(), "size": f.listedSize(), "pointerSize": len(f.pointer())}
@@ -165,7 +168,7 @@ func (c *call) tree(commit string, files map[string]*File) {
 		return
 	}
 	q := c.r.URL.Query()
-	recursive := q.Get("recursive") == "true" || q.Get("recursive") == "True" || q.Get("recursive") == "1"
+	recursive := truth(q.Get("recursive"))
 	var entries []map[string]any
 	under := c.path
 	inside := func(p string) bool {
@@ -264,7 +267,7 @@ func (c *call) pathsInfo(files map[string]*File) {
 	c.json(out)
 }
 
-func refList(r *Repo) map[string]any {
+func refList(r *Repo, withPulls bool) map[string]any {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	branches, tags, pulls := []map[string]any{}, []map[string]any{}, []map[string]any{}
@@ -286,7 +289,11 @@ func refList(r *Repo) map[string]any {
 			branches = append(branches, ref)
 		}
 	}
-	return map[string]any{"branches": branches, "tags": tags, "converts": []any{}, "pullRequests": pulls}
+	out := map[string]any{"branches": branches, "tags": tags, "converts": []any{}}
+	if withPulls {
+		out["pullRequests"] = pulls
+	}
+	return out
 }
 
 func sortedPaths(files map[string]*File) []string {
