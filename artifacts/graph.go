@@ -2,6 +2,7 @@ package artifacts
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -43,7 +44,7 @@ type manifestLinks struct {
 // may be elsewhere.
 func links(raw []byte) (needs []ocispec.Descriptor, subject *ocispec.Descriptor, err error) {
 	var m manifestLinks
-	if err := decodeOne(raw, &m); err != nil {
+	if err := json.Unmarshal(raw, &m); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrManifest, err)
 	}
 	if m.Config != nil {
@@ -213,7 +214,7 @@ func copyBlob(ctx context.Context, dst Store, src BlobReader, d Descriptor) erro
 // manifestOf decodes an image manifest of d's bytes.
 func manifestOf(raw []byte) (*ocispec.Manifest, error) {
 	var m ocispec.Manifest
-	if err := decodeOne(raw, &m); err != nil {
+	if err := json.Unmarshal(raw, &m); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrManifest, err)
 	}
 	return &m, nil

@@ -37,7 +37,7 @@ func NewIndex() *Index {
 // ParseIndex reads an index.json. It fails with ErrManifest.
 func ParseIndex(b []byte) (*Index, error) {
 	x := &Index{}
-	if err := decodeOne(b, &x.fields); err != nil {
+	if err := json.Unmarshal(b, &x.fields); err != nil {
 		return nil, fmt.Errorf("%w: index: %w", ErrManifest, err)
 	}
 	var version int
@@ -61,18 +61,6 @@ func ParseIndex(b []byte) (*Index, error) {
 		x.entries = append(x.entries, e)
 	}
 	return x, nil
-}
-
-// decodeOne decodes exactly one JSON value, with nothing after it.
-func decodeOne(b []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(b))
-	if err := d.Decode(v); err != nil {
-		return err
-	}
-	if d.More() {
-		return fmt.Errorf("more data after the JSON value, at offset %d", d.InputOffset())
-	}
-	return nil
 }
 
 func orNull(raw json.RawMessage) json.RawMessage {

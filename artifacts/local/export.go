@@ -141,7 +141,7 @@ func realPath(p string) string {
 // ExportLayout writes an image and everything that it refers to into a new
 // folder, as an OCI layout of its own with one name. The folder must be missing
 // or empty, or a layout if Replace is set: then the blobs are added to it and
-// the name is put there. Nothing that has no name yet is left after an error.
+// the name is put there. A new layout that fails leaves nothing.
 func (s *Store) ExportLayout(ctx context.Context, name string, d artifacts.Descriptor, dir string, opt ExportOptions) error {
 	err := s.exportLayout(ctx, name, d, dir, opt)
 	if err != nil {
@@ -155,7 +155,8 @@ func (s *Store) exportLayout(ctx context.Context, name string, d artifacts.Descr
 		return err
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !missing {
 		return err
 	}
 	if len(entries) > 0 {
@@ -171,7 +172,11 @@ func (s *Store) exportLayout(ctx context.Context, name string, d artifacts.Descr
 		}
 		return dst.Tag(ctx, name, d)
 	}
-	return s.newLayout(ctx, name, d, dir, opt)
+	err = s.newLayout(ctx, name, d, dir, opt)
+	if err != nil && missing {
+		os.Remove(dir)
+	}
+	return err
 }
 
 // newLayout fills an empty folder; oci-layout, written last, makes it a layout.

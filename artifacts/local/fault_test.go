@@ -114,6 +114,7 @@ func TestEveryStepFails(t *testing.T) {
 		{"read-only", fmt.Errorf("injected: %w", syscall.EROFS), faulty.FailFrom, "make the folder writable", 7},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
+			t.Parallel() // they wait for the disk most of the time
 			steps := 0
 			for ; ; steps += fault.by {
 				dir, out := filepath.Join(t.TempDir(), "store"), t.TempDir()

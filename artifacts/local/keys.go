@@ -26,6 +26,13 @@ type keyCache struct {
 	bad    map[string]error // damaged files
 }
 
+// forget makes the files be read again.
+func (c *keyCache) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tables, c.bad = nil, nil
+}
+
 // keyTables gives all key files in the order of their names, read and checked,
 // and those that are damaged.
 func (s *Store) keyTables(ctx context.Context) (tables map[string]keyTable, bad map[string]error, err error) {

@@ -178,6 +178,7 @@ func victim(ctx context.Context, s *local.Store, from int) error {
 // must always be whole, hold every build that was reported done, and take the
 // next one without help.
 func TestKill(t *testing.T) {
+	t.Parallel() // it waits for the disk most of the time
 	dir := t.TempDir()
 	rng := rand.New(rand.NewPCG(100, 9))
 	next := 0

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -138,8 +139,11 @@ func (s *Store) readStat(path string) (statEntry, bool) {
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
-	if d.Decode(&e) != nil || d.More() || e.Digest.IsZero() {
+	if d.Decode(&e) != nil || e.Digest.IsZero() {
 		return statEntry{}, false
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return statEntry{}, false // more than one value
 	}
 	return e, true
 }

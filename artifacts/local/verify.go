@@ -27,6 +27,7 @@ func (s *Store) Verify(ctx context.Context, opt artifacts.VerifyOptions) ([]arti
 	case err != nil:
 		return nil, err
 	}
+	s.keys.forget()
 	_, bad, err := s.keyTables(ctx)
 	if err != nil {
 		return nil, err
