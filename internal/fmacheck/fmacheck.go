@@ -38,7 +38,7 @@ func run(pass *analysis.Pass) (any, error) {
 			switch e := n.(type) {
 			case *ast.BinaryExpr:
 				if e.Op == token.MUL && isFloat(pass, e) && !rounded(pass, stack) {
-					pass.Reportf(e.OpPos, "float product may be fused with an addition on some machines; write float32(x*y)")
+					pass.Report(diagnostic(pass, e))
 				}
 			case *ast.AssignStmt:
 				if e.Tok == token.MUL_ASSIGN && isFloat(pass, e.Lhs[0]) {
@@ -50,6 +50,21 @@ func run(pass *analysis.Pass) (any, error) {
 		})
 	}
 	return nil, nil
+}
+
+// diagnostic reports a product, with the conversion that mends it.
+func diagnostic(pass *analysis.Pass, e *ast.BinaryExpr) analysis.Diagnostic {
+	d := analysis.Diagnostic{Pos: e.OpPos, Message: "float product may be fused with an addition on some machines; write float32(x*y)"}
+	if name := types.TypeString(pass.TypesInfo.TypeOf(e), types.RelativeTo(pass.Pkg)); name != "" {
+		d.SuggestedFixes = []analysis.SuggestedFix{{
+			Message: "convert the product",
+			TextEdits: []analysis.TextEdit{
+				{Pos: e.Pos(), End: e.Pos(), NewText: []byte(name + "(")},
+				{Pos: e.End(), End: e.End(), NewText: []byte(")")},
+			},
+		}}
+	}
+	return d
 }
 
 // isFloat reports whether e is a float computed at run time.
