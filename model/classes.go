@@ -163,6 +163,13 @@ func fill(root, text *pyjson.Object, modelType string) (*pyjson.Object, string) 
 		if err := c.fill(inner); err != nil {
 			return nil, fmt.Sprintf("transformers refuses text_config (%v)", err)
 		}
+		vision, _ := root.Get("vision_config")
+		half, _ := vision.(*pyjson.Object)
+		for _, o := range []*pyjson.Object{root, half} {
+			if err := checkDType(o); err != nil {
+				return nil, fmt.Sprintf("transformers refuses the config (%v)", err)
+			}
+		}
 		out.Set("text_config", inner)
 		return out, ""
 	}

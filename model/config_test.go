@@ -97,6 +97,11 @@ func TestRefusedConfigs(t *testing.T) {
 			t.Errorf("%s: refused %v, want %v", text, !ok, refused)
 		}
 	}
+	for _, where := range []string{`"torch_dtype":"auto"`, `"text_config":{"torch_dtype":"auto"}`, `"vision_config":{"dtype":"auto"}`} {
+		if _, _, ok := parse(t, `{"model_type":"gemma3",`+where+`}`).Find("head_dim"); ok {
+			t.Errorf("%s: class defaults were filled in", where)
+		}
+	}
 	// Gemma's class does not know the old key.
 	if _, _, ok := parse(t, `{"model_type":"gemma3_text","rope_scaling":{"type":"linear","factor":8.0}}`).Find("head_dim"); ok {
 		t.Error("gemma3_text takes rope_scaling.type")
