@@ -256,7 +256,7 @@ func (x *scaled) ReadRows(ctx context.Context, dst []byte, first, n int64) error
 			lo := int64(b) * x.bc
 			hi := min(lo+x.bc, x.cols)
 			for j := lo; j < hi; j++ {
-				binary.LittleEndian.PutUint32(out[4*j:], math.Float32bits(row[j]*f))
+				binary.LittleEndian.PutUint32(out[4*j:], math.Float32bits(float32(row[j]*f)))
 			}
 		}
 	}

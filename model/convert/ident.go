@@ -123,7 +123,7 @@ func sizeWord(word string, params int64) (string, label) {
 	if params != 0 {
 		n, err := strconv.ParseFloat(string(r[:last]), 64)
 		for range strings.IndexRune(" KMBT", r[last]) {
-			n *= 1000
+			n = float64(n * 1000)
 		}
 		if err == nil && math.Abs(n-float64(params)) > float64(7*params/8) {
 			r[last] = unicode.ToLower(r[last])
@@ -217,14 +217,14 @@ func capitals(s string) string {
 
 // sizeLabel writes a number of parameters with at least two digits: 1.2B, 596M.
 func sizeLabel(n int64) string {
-	v, suffix := float64(n)*1e-3, "K"
+	v, suffix := float64(float64(n)*1e-3), "K"
 	switch {
 	case float64(n) > 1e12:
-		v, suffix = float64(n)*1e-12, "T"
+		v, suffix = float64(float64(n)*1e-12), "T"
 	case n > 1e9:
-		v, suffix = float64(n)*1e-9, "B"
+		v, suffix = float64(float64(n)*1e-9), "B"
 	case n > 1e6:
-		v, suffix = float64(n)*1e-6, "M"
+		v, suffix = float64(float64(n)*1e-6), "M"
 	}
 	digits := len(strings.TrimLeft(strconv.FormatFloat(math.RoundToEven(v), 'f', 0, 64), "0"))
 	return strconv.FormatFloat(v, 'f', max(2-digits, 0), 64) + suffix

@@ -37,7 +37,7 @@ type pair struct{ hi, lo float32 }
 // fma is x*y + z with one rounding. The product is exact in float64; the sum is
 // rounded to odd there, so that rounding it again to float32 is right.
 func fma(x, y, z float32) float32 {
-	p, c := float64(x)*float64(y), float64(z)
+	p, c := float64(float64(x)*float64(y)), float64(z)
 	s := p + c
 	v := s - p
 	e := (p - (s - v)) + (c - v)
@@ -113,7 +113,7 @@ func logPair(d float32) pair {
 	t = fma(t, x2.hi, 0.400007992982864379882812)
 	third := addAny(mulNumber(x2, t), pair{0.66666662693023681640625, 3.69183861259614332084311e-09})
 	s := mulNumber(pair{0.69314718246459960938, -1.904654323148236017e-09}, float32(e))
-	s = addSmall(s, pair{x.hi * 2, x.lo * 2})
+	s = addSmall(s, pair{float32(x.hi * 2), float32(x.lo * 2)})
 	return addSmall(s, mul(mul(x2, x), third))
 }
 

@@ -176,10 +176,10 @@ func floatYAML(s string) (any, error) {
 		if err != nil && !math.IsInf(f, 0) {
 			return nil, fmt.Errorf("%q is no number", s)
 		}
-		sum += f * base
-		base *= 60
+		sum += float64(f * base)
+		base = float64(base * 60)
 	}
-	return sign * sum, nil
+	return float64(sign * sum), nil
 }
 
 // intYAML gives an int64, or a float64 for what does not fit one.

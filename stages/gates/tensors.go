@@ -92,11 +92,11 @@ func (g *Tensors) Check(ctx context.Context, in pipeline.GateInput) ([]pipeline.
 		}
 		worst, at := math.Inf(-1), ""
 		for _, r := range rep.Rows {
-			if v := sign * value(r); v > worst || at == "" {
+			if v := float64(sign * value(r)); v > worst || at == "" {
 				worst, at = v, r.Name+" ("+r.Type+")"
 			}
 		}
-		v := sign * worst
+		v := float64(sign * worst)
 		res := pipeline.GateResult{Gate: g.Name(), Output: in.Layout.File, What: what + " of " + at, Value: v, Limit: *max, Pass: sign*v <= sign**max}
 		rel := "is within"
 		if !res.Pass {
