@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,8 +30,7 @@ const statLifetime = 90 * 24 * time.Hour
 // GCOptions change what gc removes.
 type GCOptions struct {
 	// Grace protects what is younger: it may belong to a build that has not
-	// come to its tag, or to a download that will be resumed. Zero means
-	// DefaultGrace, negative none.
+	// come to its tag. Zero means DefaultGrace, negative none.
 	Grace time.Duration
 	// Wait is how long to wait for running builds; zero means not at all.
 	Wait time.Duration
@@ -60,8 +60,8 @@ type GCPlan struct {
 }
 
 // PlanGC finds what nothing needs: blobs that no name and no other entry of the
-// index reaches, and old leftovers of writers and downloads. It fails rather
-// than plan on a damaged index or a manifest that cannot be read, whose content
+// index reaches, and old leftovers of writers. The spool is left to the hub
+// client, which knows what belongs together there. It fails rather than plan on a damaged index or a manifest that cannot be read, whose content
 // would look like garbage.
 func (s *Store) PlanGC(ctx context.Context, opt GCOptions) (*GCPlan, error) {
 	if opt.Grace == 0 {
@@ -93,7 +93,6 @@ func (s *Store) PlanGC(ctx context.Context, opt GCOptions) (*GCPlan, error) {
 		age          time.Duration
 	}{
 		{ingestDir, "left by a write that was killed", opt.Grace},
-		{spoolDir, "download that nobody has gone on with", opt.Grace},
 		{statDir, "old entry of the stat cache", max(opt.Grace, statLifetime)},
 		{blobsDir, "left by a write that was killed", opt.Grace},
 		{keysDir, "left by a write that was killed", opt.Grace},
@@ -104,7 +103,7 @@ func (s *Store) PlanGC(ctx context.Context, opt GCOptions) (*GCPlan, error) {
 			return nil, err
 		}
 		for _, f := range files {
-			ours := dir.name == ingestDir || dir.name == spoolDir || dir.name == statDir
+			ours := dir.name == ingestDir || dir.name == statDir
 			if ours || atomicfile.IsTemp(f.name) {
 				s.plan(p, f, dir.reason, dir.age)
 			}
@@ -121,42 +120,24 @@ type file struct {
 	mtime      time.Time
 }
 
-// files lists the regular files of a folder, and below it for the spool, whose
-// layout is the hub client's.
+// files lists the regular files of a folder.
 func (s *Store) files(dir string) ([]file, error) {
-	var out []file
-	err := filepath.WalkDir(s.path(dir), func(path string, e fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if e.IsDir() {
-			if path != s.path(dir) && dir != spoolDir {
-				return filepath.SkipDir
-			}
-			return nil
-		}
+	entries, err := os.ReadDir(s.path(dir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("store %s: %w", s.dir, err)
+	}
+	out := make([]file, 0, len(entries))
+	for _, e := range entries {
 		st, err := e.Info()
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil
+			continue
 		}
 		if err != nil {
-			return err
+			return nil, fmt.Errorf("store %s: %w", s.dir, err)
 		}
-		if !st.Mode().IsRegular() {
-			return nil
+		if st.Mode().IsRegular() {
+			out = append(out, file{e.Name(), path.Join(dir, e.Name()), st.Size(), st.ModTime()})
 		}
-		rel, err := filepath.Rel(s.dir, path)
-		if err != nil {
-			return err
-		}
-		out = append(out, file{e.Name(), filepath.ToSlash(rel), st.Size(), st.ModTime()})
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("store %s: %w", s.dir, err)
 	}
 	return out, nil
 }
@@ -320,14 +301,14 @@ func (s *Store) ExecuteGC(ctx context.Context, p *GCPlan) (*GCResult, error) {
 
 // remove deletes one file; temporary ones only if no process writes them.
 func (s *Store) remove(r Removal) (bool, error) {
-	path := s.path(r.Path)
-	if err := s.before(atomicfile.StepRemove, path); err != nil {
+	full := s.path(r.Path)
+	if err := s.before(atomicfile.StepRemove, full); err != nil {
 		return false, err
 	}
-	if atomicfile.IsTemp(filepath.Base(path)) {
-		return atomicfile.RemoveAbandoned(path), nil
+	if atomicfile.IsTemp(path.Base(r.Path)) {
+		return atomicfile.RemoveAbandoned(full), nil
 	}
-	err := os.Remove(path)
+	err := os.Remove(full)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

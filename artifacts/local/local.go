@@ -111,8 +111,8 @@ func Open(ctx context.Context, dir string, opt Options) (*Store, error) {
 // Dir is the store's folder.
 func (s *Store) Dir() string { return s.dir }
 
-// SpoolDir is the folder in which the hub client keeps unfinished downloads. gc
-// removes files in it that have not been written to for its grace time.
+// SpoolDir is the folder in which the hub client keeps unfinished downloads.
+// The store makes it and never looks into it.
 func (s *Store) SpoolDir() string { return s.path(spoolDir) }
 
 // FreeBytes is the space left on the store's file system.
