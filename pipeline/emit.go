@@ -16,6 +16,9 @@ type EmitOptions struct {
 	Jobs   int   // workers; 0 means one a CPU
 	Memory int64 // bytes for rows in flight; 0 means ordered.DefaultBudget
 	Events Events
+	// Sum gives the digest of what w has received, when w computes it anyway;
+	// nil makes Emit hash the file itself.
+	Sum func() digest.Digest
 }
 
 // Written says what an emission wrote.
@@ -93,8 +96,11 @@ func Emit(ctx context.Context, l *Layout, read RowReader, w io.Writer, opt EmitO
 			return l.Items[i].Tensor.ReadRows(ctx, dst, first, n)
 		}
 	}
-	e := &emission{layout: l, w: w, all: digest.New(), opt: opt, item: -1,
+	e := &emission{layout: l, w: w, opt: opt, item: -1,
 		out: &Written{Tensors: make([]TensorRecord, 0, len(l.Items))}}
+	if opt.Sum == nil {
+		e.all = digest.New()
+	}
 	opt.Events.Event(Event{Kind: EventOutput, Output: l.File, Total: l.Size})
 	if err := e.write(l.Header); err != nil {
 		return nil, err
@@ -120,7 +126,7 @@ func Emit(ctx context.Context, l *Layout, read RowReader, w io.Writer, opt EmitO
 type emission struct {
 	layout *Layout
 	w      io.Writer
-	all    hash.Hash
+	all    hash.Hash // of the whole file, nil when w has it
 	one    hash.Hash
 	item   int // the item being written, -1 before the first
 	at     int64
@@ -131,7 +137,9 @@ type emission struct {
 var zeros [64 << 10]byte
 
 func (e *emission) write(b []byte) error {
-	e.all.Write(b)
+	if e.all != nil {
+		e.all.Write(b)
+	}
 	n, err := e.w.Write(b)
 	e.at += int64(n)
 	if err != nil {
@@ -202,7 +210,11 @@ func (e *emission) finish() (*Written, error) {
 		return nil, fmt.Errorf("%s: %w: wrote %d bytes, planned %d", e.layout.File, ErrLayout, e.at, e.layout.Size)
 	}
 	e.out.Size = e.at
-	e.out.Digest = digest.Sum(e.all)
+	if e.all == nil {
+		e.out.Digest = e.opt.Sum()
+	} else {
+		e.out.Digest = digest.Sum(e.all)
+	}
 	return e.out, nil
 }
 

@@ -135,12 +135,14 @@ func (o *output) emitOnce(ctx, whole context.Context) error {
 		return err
 	}
 	var w io.Writer = o.file
+	opt := EmitOptions{Jobs: o.b.opt.Jobs, Memory: o.b.opt.Memory, Events: o.b.opt.Events}
 	if o.keep != nil {
 		w = io.MultiWriter(o.file, o.keep)
+		opt.Sum = o.keep.Sum
 	}
 	r := &keptReader{o: o, open: map[digest.Digest]StoredBlob{}}
 	defer r.close()
-	written, err := Emit(ctx, o.layout, r.read, w, EmitOptions{Jobs: o.b.opt.Jobs, Memory: o.b.opt.Memory, Events: o.b.opt.Events})
+	written, err := Emit(ctx, o.layout, r.read, w, opt)
 	if err != nil {
 		return err
 	}

@@ -50,6 +50,8 @@ type StoredBlob interface {
 // content is not what want says. Abort after Commit does nothing.
 type BlobWriter interface {
 	io.Writer
+	// Sum is the digest of what has been written.
+	Sum() digest.Digest
 	Commit(want digest.Digest) error
 	Abort()
 }

@@ -271,13 +271,23 @@ func storeGC(s *storeContext) error {
 			return err
 		}
 	}
+	// Downloads have records and locks of their own, which the hub client
+	// keeps.
+	spool, err := hub.CleanSpool(s.Context.Context, s.s.SpoolDir(), hub.CleanOptions{OlderThan: grace, DryRun: s.Bool("dry-run")})
+	if err != nil {
+		return err
+	}
 	if s.Bool("json") {
 		return printJSON(s.App.Writer, struct {
 			Plan   *local.GCPlan   `json:"plan"`
 			Result *local.GCResult `json:"result,omitempty"`
-		}{plan, res})
+			Spool  hub.CleanResult `json:"spool"`
+		}{plan, res, spool})
 	}
 	w := s.App.Writer
+	for _, e := range spool.Removed {
+		fmt.Fprintf(w, "download of %s  %d bytes\n", e.What, e.Have)
+	}
 	for _, r := range plan.Remove {
 		fmt.Fprintf(w, "%s  %d bytes, %s old: %s\n", r.Path, r.Size, r.Age, r.Reason)
 	}
