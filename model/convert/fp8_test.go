@@ -44,7 +44,7 @@ func TestFP8Blocks(t *testing.T) {
 	for r := range 130 {
 		for c := range 200 {
 			i := r*200 + c
-			if want := codes[i%4] * grid[r/128*2+c/128]; got[i] != want {
+			if want := float32(codes[i%4] * grid[r/128*2+c/128]); got[i] != want {
 				t.Fatalf("row %d, column %d: %g, want %g", r, c, got[i], want)
 			}
 		}
@@ -107,7 +107,7 @@ func TestFP8Permuted(t *testing.T) {
 			if code >= 0x80 {
 				v = -v
 			}
-			if want := float32(v) * scales[below/3*4+c/5]; got[row*16+c] != want {
+			if want := float32(float32(v) * scales[below/3*4+c/5]); got[row*16+c] != want {
 				t.Fatalf("row %d, column %d: %g, want %g", row, c, got[row*16+c], want)
 			}
 		}

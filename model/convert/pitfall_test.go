@@ -458,7 +458,7 @@ func TestHugeSizes(t *testing.T) {
 		}
 	}
 	m := newToy(t)
-	m.config["head_dim"] = 1 << 31
+	m.config["head_dim"] = int64(1 << 31)
 	m.config["rope_scaling"] = map[string]any{"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 	_, err := m.convert(t, Options{})
 	wantError(t, err, model.ErrConfig, "head_dim is 2147483648")
