@@ -1,6 +1,6 @@
 """Compares a built quern with the real tools, made to run here and now.
 
-    check.py QUERN [--only bytes|run] [--models NAME,...] [--ftypes NAME,...] [--strict] [--keep]
+    check.py QUERN [--only bytes|run] [--models NAME,...] [--outtypes NAME,...] [--ftypes NAME,...] [--strict] [--keep]
 
 bytes  builds recipes with quern over the story models and the tiny ones; convert_hf_to_gguf.py and llama-quantize do the same work, and the
        files must have the same SHA-256. A difference is shown key by key and tensor by tensor.
@@ -78,7 +78,8 @@ def quern_build(quern, recipe, work):
     recipe_file, out = work / "recipe.yaml", work / "quern"
     recipe_file.write_text(json.dumps(recipe))
     shutil.rmtree(out, ignore_errors=True)
-    env = dict(common.environment(), HOME=str(work), XDG_CACHE_HOME=str(work / "cache"), XDG_DATA_HOME=str(work / "data"), QUERN_STORE=str(work / "store"))
+    env = dict(common.environment(), HOME=str(work), XDG_CACHE_HOME=str(work / "cache"), XDG_DATA_HOME=str(work / "data"), QUERN_STORE=str(work / "store"),
+               QUERN_INTEROP_CACHE=str(common.cache()))
     done = subprocess.run([*quern, "build", recipe_file, "-o", out], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     said = done.stdout.decode("utf-8", "replace").strip()
     if done.returncode == 2:
@@ -114,9 +115,9 @@ def compare(real, ours):
     return ggufview.differences(ggufview.summary(real), ggufview.summary(ours))
 
 
-def byte_cases(models, ftypes):
+def byte_cases(models, outtypes, ftypes):
     for m in models:
-        for outtype in common.OUTTYPES:
+        for outtype in outtypes:
             yield Case(m, outtype)
         for ftype in ftypes:
             yield Case(m, "f16", ftype)
@@ -129,8 +130,8 @@ def byte_cases(models, ftypes):
             yield Case("stories-moe", "f16", ftype, ["--pure"], steps=[{"quantize": {"type": ftype, "fallback": "F16"}}])
 
 
-def check_bytes(quern, models, ftypes, work, tally):
-    for case in byte_cases(models, ftypes):
+def check_bytes(quern, cases, work, tally):
+    for case in cases:
         def both(case=case):
             with ThreadPoolExecutor(1) as pool:
                 real = pool.submit(case.real, work)
@@ -182,6 +183,7 @@ def main():
     parser.add_argument("quern", help="the built binary")
     parser.add_argument("--only", choices=["bytes", "run"])
     parser.add_argument("--models", default=",".join(STORIES + TINY))
+    parser.add_argument("--outtypes", default=",".join(common.OUTTYPES), help="output types of the converter")
     parser.add_argument("--ftypes", default=",".join(common.QUANTIZE), help="file types of llama-quantize; 'all' for every one that needs no importance matrix")
     parser.add_argument("--strict", action="store_true", help="fail when a recipe is refused as unknown")
     parser.add_argument("--keep", action="store_true", help="leave the work folder and say where it is")
@@ -199,7 +201,7 @@ def main():
     work = Path(tempfile.mkdtemp(prefix="quern-interop-"))
     try:
         if args.only != "run":
-            check_bytes(quern, models, ftypes, work, tally)
+            check_bytes(quern, byte_cases(models, args.outtypes.split(","), ftypes), work, tally)
         if args.only != "bytes":
             check_run(quern, models, work, tally)
     finally:

@@ -1,6 +1,6 @@
 """Stands in for quern in check_test.py: takes the same command line and lets the real tools do the work, or spoils it on purpose.
 
-QUERN_STANDIN=spoil-data changes one byte of a tensor, spoil-key one byte of a key, refuse exits as for an unknown step.
+QUERN_STANDIN=spoil-data changes one byte of a tensor, spoil-key one byte of a key, spoil-run the scale of the last norm; refuse exits as for an unknown step.
 """
 
 import json
@@ -35,6 +35,9 @@ def main():
     if spoil == "spoil-key":
         at = data.index(b"general.file_type") + len(b"general.file_type") + 4
         data[at] ^= 1
+    if spoil == "spoil-run":
+        # the data ends with output_norm.weight, float32: swap halves of it
+        data[-256:] = data[-128:] + data[-256:-128]
     target.write_bytes(data)
     return 0
 
