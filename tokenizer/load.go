@@ -62,6 +62,7 @@ func Load(ctx context.Context, files Files, cfg Config, opt LoadOptions) (*Vocab
 		extra = append(extra, id)
 	}
 	l.v.setEnds(append(extra, l.generationEnds...))
+	l.v.Warnings = append(l.v.Warnings, l.v.Lint()...)
 	return l.v, nil
 }
 

@@ -88,8 +88,8 @@ func (l *loader) bpe() error {
 		}
 		return fmt.Errorf("the tokenizer has %d ids, vocab_size is %d; ids past it: %s: %w", v.Size, size, texts.sample(size, v.Size), ErrVocabSize)
 	}
-	if size >= maxTokenID {
-		return fmt.Errorf("vocab_size %d: %w", size, ErrVocabSize)
+	if err := plausibleSize(size, v.Size); err != nil {
+		return err
 	}
 	v.Model = ModelBPE
 	if v.Pre = l.opt.Pre; v.Pre == "" {

@@ -15,12 +15,13 @@ func (l *loader) sentencePiece() error {
 	if err != nil {
 		return err
 	}
+	l.checkAlgorithm(m)
 	size := l.cfg.VocabSize
 	if size == 0 {
 		size = int64(len(m.Pieces))
 	}
-	if size < 0 || size >= maxTokenID {
-		return fmt.Errorf("vocab_size %d: %w", size, ErrVocabSize)
+	if err := plausibleSize(size, int64(len(m.Pieces))); err != nil {
+		return err
 	}
 	v := l.v
 	v.Model, v.Pre = ModelSPM, "default"
@@ -52,6 +53,31 @@ func (l *loader) sentencePiece() error {
 		v.keys.reserve(key)
 	}
 	return l.finish(defaultSpecials, size, false)
+}
+
+// maxPadding bounds the ids that only vocab_size names, so that one number in a
+// config cannot claim any amount of memory. Published models have a few hundred.
+const maxPadding = 1 << 20
+
+func plausibleSize(size, defined int64) error {
+	if size < 0 || size > defined+maxPadding {
+		return fmt.Errorf("config.json says vocab_size %d, the tokenizer has %d ids: %w", size, defined, ErrVocabSize)
+	}
+	return nil
+}
+
+// checkAlgorithm warns of what readers of the "llama" model kind do not do: they
+// merge by score, and change nothing of the text but its spaces.
+func (l *loader) checkAlgorithm(m *SPModel) {
+	if m.Type != SPBPE {
+		l.warnf("tokenizer.model is not of type BPE: readers that merge by score get other ids")
+	}
+	if len(m.PrecompiledCharsmap) > 0 {
+		l.warnf("tokenizer.model normalizes by %q: readers do not", m.NormalizerName)
+	}
+	if m.RemoveExtraWhitespaces {
+		l.warnf("tokenizer.model drops extra spaces: readers do not")
+	}
 }
 
 // pieceTokenType maps the piece's type. A user-defined piece counts as normal:
