@@ -82,7 +82,7 @@ type specialToken struct {
 
 // auto builds the library's tokenizer.
 func (l *loader) auto() (*autoTokenizer, error) {
-	t, cfg := l.side.tokenizer, l.side.config
+	t, cfg := l.hf, l.side.config
 	name := l.className()
 	class, ok := classFor(name)
 	if !ok {
@@ -159,7 +159,7 @@ func (l *loader) decoderTokens() (map[int64]addedToken, *jsonObject, error) {
 			}
 		}
 	}
-	for _, tok := range l.side.tokenizer.added {
+	for _, tok := range l.hf.added {
 		out[tok.id] = tok
 	}
 	return out, legacy, nil

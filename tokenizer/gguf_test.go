@@ -140,7 +140,7 @@ func TestCompare(t *testing.T) {
 			t.Errorf("%s: wrong pre-tokenizers go unnoticed", toy)
 		}
 	}
-	if _, err := OpenSource(t.Context(), spmFolder(4, `"vocab_size":4`), Config{}); !errors.Is(err, ErrNoTokenizer) {
+	if _, err := OpenSource(t.Context(), spmFolder(4, `"vocab_size":4`), Config{}); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("tokenizer.model alone: %v", err)
 	}
 }

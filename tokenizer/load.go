@@ -47,7 +47,7 @@ func Load(ctx context.Context, files Files, cfg Config, opt LoadOptions) (*Vocab
 	switch cfg.Architecture {
 	case "LlamaForCausalLM", "LLaMAForCausalLM", "MistralForCausalLM", "MixtralForCausalLM":
 		err = l.llama()
-	case "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "Qwen2MoeForCausalLM":
+	case "Qwen2ForCausalLM", "Qwen3ForCausalLM":
 		err = l.qwen()
 	case "Gemma3ForCausalLM", "Gemma3ForConditionalGeneration":
 		err = l.gemma3()
@@ -74,7 +74,8 @@ type loader struct {
 	v     *Vocabulary
 
 	side           sideFiles
-	spModel        []byte // tokenizer.model, nil when absent
+	hf             *hfTokenizer // tokenizer.json or what takes its place
+	spModel        []byte       // tokenizer.model, nil when absent
 	addedTokens    *jsonObject
 	generationEnds []int64
 }
@@ -121,9 +122,10 @@ func (l *loader) readSideFiles() error {
 		return err
 	}
 	if data != nil {
-		if l.side.tokenizer, err = parseHF("tokenizer.json", data); err != nil {
+		if l.hf, err = parseHF("tokenizer.json", data); err != nil {
 			return err
 		}
+		l.side.tokenizer = l.hf
 	}
 	if l.side.config, err = l.readObject("tokenizer_config.json"); err != nil {
 		return err
@@ -250,6 +252,8 @@ func (l *loader) llama() error {
 	return nil
 }
 
+// qwen is the rule for Qwen2 and Qwen3. Their mixtures of experts follow the
+// rule for all others, byte-level BPE, even where a tokenizer.model lies about.
 func (l *loader) qwen() error {
 	if l.spModel != nil {
 		return l.sentencePiece()

@@ -13,13 +13,17 @@ func typeOf(o *jsonObject) string {
 	return s
 }
 
-// needTokenizer makes sure that there is a tokenizer.json.
+// needTokenizer makes sure that there is a tokenizer.json or its forerunners.
 func (l *loader) needTokenizer() error {
-	if l.side.tokenizer != nil {
+	if l.hf != nil {
 		return nil
 	}
+	var err error
+	if l.hf, err = l.oldBPE(); err != nil || l.hf != nil {
+		return err
+	}
 	if l.spModel == nil {
-		return fmt.Errorf("neither tokenizer.model nor tokenizer.json: %w", ErrNoTokenizer)
+		return fmt.Errorf("neither tokenizer.model nor tokenizer.json nor vocab.json with merges.txt: %w", ErrNoTokenizer)
 	}
 	return fmt.Errorf("tokenizer.model without tokenizer.json, for architecture %s: %w", l.cfg.Architecture, ErrUnsupported)
 }
@@ -62,7 +66,7 @@ func (l *loader) bpe() error {
 	if err := l.needTokenizer(); err != nil {
 		return err
 	}
-	t := l.side.tokenizer
+	t := l.hf
 	if t.model.kind != "BPE" {
 		return t.kindError()
 	}
@@ -145,9 +149,9 @@ func (a *autoTokenizer) entry(id int32, text string) (string, TokenType, error) 
 // checkAddedIDs warns of added tokens whose id in the file is not the one the
 // library gives them.
 func (l *loader) checkAddedIDs(a *autoTokenizer) {
-	for _, tok := range l.side.tokenizer.added {
+	for _, tok := range l.hf.added {
 		if id, ok := a.added.ids[tok.content]; ok && int64(id) != tok.id {
-			l.warnf("tokenizer.json: added token %q says id %d but gets %d", tok.content, tok.id, id)
+			l.warnf("%s: added token %q says id %d but gets %d", l.hf.name, tok.content, tok.id, id)
 		}
 	}
 }
@@ -159,7 +163,7 @@ func (l *loader) byteFallback() error {
 	if err != nil {
 		return err
 	}
-	m := &l.side.tokenizer.model
+	m := &l.hf.model
 	base := int32(len(m.vocab))
 	byID, top, err := a.vocab()
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 // are held against. It is not safe for concurrent use.
 type Source struct{ auto *autoTokenizer }
 
-// OpenSource reads the tokenizer files. Without tokenizer.json the error is
-// ErrNoTokenizer: a tokenizer.model alone has nothing to compare with.
+// OpenSource reads the tokenizer files. With a tokenizer.model alone the error
+// is ErrUnsupported: there is nothing to compare with.
 func OpenSource(ctx context.Context, files Files, cfg Config) (*Source, error) {
 	l := &loader{ctx: ctx, files: files, cfg: cfg, v: &Vocabulary{keys: newKeyList()}}
 	if err := l.readSideFiles(); err != nil {
 		return nil, err
 	}
-	if l.side.tokenizer == nil {
-		return nil, fmt.Errorf("no tokenizer.json: %w", ErrNoTokenizer)
+	if err := l.needTokenizer(); err != nil {
+		return nil, fmt.Errorf("nothing to compare with: %w", err)
 	}
 	a, err := l.auto()
 	if err != nil {

@@ -41,9 +41,9 @@ func pickTemplate(cfg *jsonObject, f templateFiles, warn func(string, ...any)) c
 	if f.jinja != nil {
 		var t any = *f.jinja
 		if len(f.more) > 0 {
-			list := []any{templateEntry("default", *f.jinja)}
+			list := []any{object("name", "default", "template", *f.jinja)}
 			for _, m := range f.more {
-				list = append(list, templateEntry(m.name, m.text))
+				list = append(list, object("name", m.name, "template", m.text))
 			}
 			t = list
 		}
@@ -71,13 +71,6 @@ func pickTemplate(cfg *jsonObject, f templateFiles, warn func(string, ...any)) c
 		warn("chat_template of %s is neither text nor a list and is ignored", win.name)
 	}
 	return chatTemplate{}
-}
-
-func templateEntry(name, text string) *jsonObject {
-	o := &jsonObject{vals: map[string]any{}}
-	o.set("name", name)
-	o.set("template", text)
-	return o
 }
 
 // namedTemplates reads a list of {name, template}. Letters and digits of a name

@@ -124,6 +124,12 @@ func (t *Tokenizer) IsEnd(id int32) bool {
 	return i < len(t.ends) && t.ends[i] == id
 }
 
+// IsUnused reports whether an id is padding or reserved: a sampler must not
+// return it.
+func (t *Tokenizer) IsUnused(id int32) bool {
+	return id < 0 || int(id) >= len(t.attrs) || t.attrs[id]&attrUnused != 0
+}
+
 // EncodeOptions steer Encode. The zero value encodes plain text.
 type EncodeOptions struct {
 	// Special puts BOS before and EOS behind the text, if the vocabulary says

@@ -42,6 +42,11 @@ func TestPadding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for id := int32(-1); id < 18; id++ {
+		if want := id < 0 || id >= 13; tok.IsUnused(id) != want {
+			t.Errorf("token %d: unused is %v", id, !want)
+		}
+	}
 	if got := tok.Decode([]int32{3, 13, 14, 15, 4}, DecodeOptions{Special: true}); got != "ab" {
 		t.Errorf("decoded %q, want no padding name", got)
 	}
