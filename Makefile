@@ -40,6 +40,7 @@ cross: ## the platforms that releases are made for
 
 bench: build ## speeds beside their yardsticks, see docs/benchmarks.md
 	$(GO) test -run '^$$' -bench . -benchtime 2s ./tensor/quant
+	$(GO) test -run '^$$' -bench . -benchtime 3x ./stages/all
 	sh internal/scripts/bench.sh
 
 interop: build ## compare with the real tools; needs Python, Node and a C++ compiler

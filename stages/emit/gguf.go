@@ -31,7 +31,7 @@ func (e *GGUF) Plan(ctx context.Context, in *model.Model) (*pipeline.Layout, err
 		}
 		g, err := convert.ToGGUF(ctx, m, convert.Options{OutType: outType})
 		if err != nil {
-			return nil, err
+			return nil, pipeline.SourceFault(err)
 		}
 		m = g
 	}

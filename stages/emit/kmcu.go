@@ -51,7 +51,7 @@ func (e *KMCU) Plan(_ context.Context, in *model.Model) (*pipeline.Layout, error
 	for _, s := range specs {
 		src, ok := byName[s.Name]
 		if !ok {
-			return nil, fmt.Errorf("%w: no tensor of the model becomes %s", ErrKMCU, s.Name)
+			return nil, fmt.Errorf("%w: no tensor of the model becomes %s", model.ErrTensors, s.Name)
 		}
 		delete(byName, s.Name)
 		it, err := kmcuItem(s, src, align)
@@ -63,7 +63,7 @@ func (e *KMCU) Plan(_ context.Context, in *model.Model) (*pipeline.Layout, error
 	for _, t := range in.Tensors {
 		for name, left := range byName {
 			if left == t {
-				return nil, fmt.Errorf("%w: tensor %s would be %s, which a file of %d layers does not have", ErrKMCU, t.Name, name, h.Layers)
+				return nil, fmt.Errorf("%w: tensor %s would be %s, which a file of %d layers does not have", model.ErrTensors, t.Name, name, h.Layers)
 			}
 		}
 	}
@@ -100,7 +100,7 @@ func KMCUReference(in *model.Model) ([]*tensor.Tensor, error) {
 	for _, s := range h.Tensors() {
 		src, ok := byName[s.Name]
 		if !ok {
-			return nil, fmt.Errorf("%w: no tensor of the model becomes %s", ErrKMCU, s.Name)
+			return nil, fmt.Errorf("%w: no tensor of the model becomes %s", model.ErrTensors, s.Name)
 		}
 		t, err := stored(s, src, kmcu.AlignRow)
 		if err != nil {
@@ -115,7 +115,7 @@ func KMCUReference(in *model.Model) ([]*tensor.Tensor, error) {
 // checkpoint's type.
 func stored(s kmcu.TensorSpec, src *tensor.Tensor, align kmcu.Align) (*tensor.Tensor, error) {
 	if len(src.Shape) > 2 || src.Rows() != s.Rows || src.Shape.RowLen() != s.Cols {
-		return nil, fmt.Errorf("%w: tensor %s has shape %v, %s needs [%d, %d]", ErrKMCU, src.Name, src.Shape, s.Name, s.Rows, s.Cols)
+		return nil, fmt.Errorf("%w: tensor %s has shape %v, %s needs [%d, %d]", model.ErrTensors, src.Name, src.Shape, s.Name, s.Rows, s.Cols)
 	}
 	if !src.Type.IsFloat() {
 		return nil, fmt.Errorf("%w: tensor %s is %s; KMCU is made from float weights", ErrKMCU, src.Name, src.Type)
@@ -156,12 +156,17 @@ func kmcuSources(in *model.Model) (map[string]*tensor.Tensor, error) {
 	}
 	out := map[string]*tensor.Tensor{}
 	var strange []string
+	fault := ErrKMCU
 	for _, t := range in.Tensors {
 		if strings.HasSuffix(t.Name, ".rotary_emb.inv_freq") {
 			continue // a constant that follows from the header
 		}
 		name := ""
-		if id, ok := in.ID(t.Name); ok && id.Suffix == ".weight" {
+		id, ok := in.ID(t.Name)
+		if !ok {
+			fault = model.ErrTensors // no tensor of the architecture at all
+		}
+		if ok && id.Suffix == ".weight" {
 			switch id.Role {
 			case model.TokenEmbd:
 				name = "tok_embed"
@@ -186,7 +191,7 @@ func kmcuSources(in *model.Model) (map[string]*tensor.Tensor, error) {
 		if len(strange) > 8 {
 			list = strings.Join(strange[:8], ", ") + fmt.Sprintf(" and %d more", len(strange)-8)
 		}
-		return nil, fmt.Errorf("%w: the container has no place for %s", ErrKMCU, list)
+		return nil, fmt.Errorf("%w: the container has no place for %s", fault, list)
 	}
 	// A checkpoint that keeps only the head of a tied pair.
 	if _, ok := out["tok_embed"]; !ok && out["lm_head"] != nil {
@@ -204,6 +209,9 @@ func (e *KMCU) header(in *model.Model) (*kmcu.Header, error) {
 	switch c.Architecture() {
 	case "LlamaForCausalLM", "MistralForCausalLM":
 	default:
+		if _, known := model.FamilyOf(c.Architecture()); !known {
+			return nil, model.UnknownArchitecture(c)
+		}
 		return nil, fmt.Errorf("%w: architecture %q; the container holds dense LlamaForCausalLM and MistralForCausalLM models", ErrKMCU, c.Architecture())
 	}
 	if act, ok, err := c.OptString("hidden_act"); err != nil {
@@ -226,12 +234,12 @@ func (e *KMCU) header(in *model.Model) (*kmcu.Header, error) {
 			return nil, err
 		}
 		if n < 0 || n > math.MaxUint32 {
-			return nil, fmt.Errorf("%w: %s: %s %d does not fit the header", ErrKMCU, c.File(), f.key, n)
+			return nil, fmt.Errorf("%w: %s: %s %d does not fit the header", model.ErrConfig, c.File(), f.key, n)
 		}
 		*f.to = uint32(n)
 	}
 	if int64(h.Layers) > int64(len(in.Tensors)) {
-		return nil, fmt.Errorf("%w: %s: num_hidden_layers is %d, the checkpoint has %d tensors in all", ErrKMCU, c.File(), h.Layers, len(in.Tensors))
+		return nil, fmt.Errorf("%w: %s: num_hidden_layers is %d, the checkpoint has %d tensors in all", model.ErrConfig, c.File(), h.Layers, len(in.Tensors))
 	}
 	n, ok, err := c.OptInt("head_dim")
 	if err != nil {
@@ -239,12 +247,12 @@ func (e *KMCU) header(in *model.Model) (*kmcu.Header, error) {
 	}
 	if headDim = n; !ok {
 		if h.Heads == 0 || h.Dim%h.Heads != 0 {
-			return nil, fmt.Errorf("%w: %s: no head_dim, and hidden_size %d is no multiple of num_attention_heads %d", ErrKMCU, c.File(), h.Dim, h.Heads)
+			return nil, fmt.Errorf("%w: %s: no head_dim, and hidden_size %d is no multiple of num_attention_heads %d", model.ErrConfig, c.File(), h.Dim, h.Heads)
 		}
 		headDim = int64(h.Dim / h.Heads)
 	}
 	if headDim <= 0 || headDim > math.MaxUint32 {
-		return nil, fmt.Errorf("%w: %s: head_dim %d", ErrKMCU, c.File(), headDim)
+		return nil, fmt.Errorf("%w: %s: head_dim %d", model.ErrConfig, c.File(), headDim)
 	}
 	h.HeadDim = uint32(headDim)
 	if e.out.MaxSeq > 0 {
@@ -255,7 +263,7 @@ func (e *KMCU) header(in *model.Model) (*kmcu.Header, error) {
 		n   uint32
 	}{{"bos_token_id", h.BOS}, {"eos_token_id", h.EOS}} {
 		if id.n >= h.Vocab {
-			return nil, fmt.Errorf("%w: %s: %s is %d, the vocabulary has %d ids", ErrKMCU, c.File(), id.key, id.n, h.Vocab)
+			return nil, fmt.Errorf("%w: %s: %s is %d, the vocabulary has %d ids", model.ErrConfig, c.File(), id.key, id.n, h.Vocab)
 		}
 	}
 	rope, err := c.Rope()
@@ -266,7 +274,7 @@ func (e *KMCU) header(in *model.Model) (*kmcu.Header, error) {
 		return nil, fmt.Errorf("%w: %s: rope type %q; the container has plain rotation only", ErrKMCU, c.File(), rope.Type)
 	}
 	if !rope.HasTheta {
-		return nil, fmt.Errorf("%w: %s: no rope_theta, and the architecture has no stated default", ErrKMCU, c.File())
+		return nil, fmt.Errorf("%w: %s: no rope_theta, and the architecture has no stated default", model.ErrConfig, c.File())
 	}
 	eps, err := c.Float("rms_norm_eps")
 	if err != nil {
