@@ -12,6 +12,11 @@ import "quern/tensor"
 //	+-------+---------------+---------------+------------+------------+
 //
 // value = d*(1+2s) * grid * sign.
+//
+// ggml's encoder does not step over a block of 32 zeros: the entries and signs
+// of the blocks after it, but not their ninth bits and scales, are stored one
+// block too low, and the superblock decodes to something else. The bytes here
+// are the same. Matrices with runs of zeros want another type.
 type iq3_S struct{}
 
 func (iq3_S) Type() tensor.Type { return tensor.IQ3_S }
@@ -37,6 +42,7 @@ func (iq3_S) EncodeRow(dst []byte, src, weights []float32) {
 		sigma2 := 2 * sumSquares(src[:256]) / 256
 		var scales [8]float32
 		var codes [8]uint8
+		at := 0 // the place of the next block that is not zero
 		for i := range 8 {
 			x := src[32*i : 32*i+32]
 			g.weigh(x, part(weights, 32*i, 32), sigma2, 0)
@@ -47,10 +53,11 @@ func (iq3_S) EncodeRow(dst []byte, src, weights []float32) {
 			}
 			scales[i] = s
 			for k := range 8 {
-				dst[2+8*i+k] = uint8(g.entries[k])
+				dst[2+8*at+k] = uint8(g.entries[k])
 				dst[66+i] |= uint8(g.entries[k]>>8) << k
 			}
-			copy(dst[74+4*i:78+4*i], g.signs[:])
+			copy(dst[74+4*at:78+4*at], g.signs[:])
+			at++
 		}
 		weights = after(weights, 256)
 		d, ok := scaleCodes(codes[:], scales[:], 15)
