@@ -44,7 +44,7 @@ bench: build ## speeds beside their yardsticks, see docs/benchmarks.md
 	sh internal/scripts/bench.sh
 
 interop: build ## compare with the real tools; needs Python, Node and a C++ compiler
-	$(MAKE) -C interop QUERN=$(CURDIR)/quern
+	$(MAKE) -C interop setup check QUERN=$(CURDIR)/quern
 
 generate: ## what is generated: docs, schema, assembly
 	$(GO) generate ./...
