@@ -33,7 +33,8 @@ type HFOptions struct {
 }
 
 // LoadHF opens a Hugging Face folder: config.json and the headers of its
-// safetensors files. No weights are read.
+// safetensors files. No weights are read. Weights in 8-bit floats come as float32
+// with their scales multiplied in.
 func LoadHF(ctx context.Context, files FileSet, opt HFOptions) (*Model, error) {
 	text, err := files.ReadFile(ctx, ConfigName, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -62,12 +63,15 @@ func LoadHF(ctx context.Context, files FileSet, opt HFOptions) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{Form: HF, Name: files.Name(), Config: cfg, Files: files, Tensors: w.Tensors}
+	m := &Model{Form: HF, Name: files.Name(), Config: cfg, Files: files, Tensors: w.Tensors, Ignored: w.Ignored}
 	for _, n := range cfg.Notes() {
 		m.Notes = append(m.Notes, Note{ConfigName, n})
 	}
 	for _, n := range w.Warnings {
 		m.Notes = append(m.Notes, Note{"", n})
+	}
+	if err := m.rescale(); err != nil {
+		return nil, err
 	}
 	return m, nil
 }

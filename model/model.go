@@ -98,10 +98,16 @@ type Model struct {
 	Meta *gguf.Metadata
 	// Tensors are in file order.
 	Tensors []*tensor.Tensor
+	// Stored is what the files hold where Tensors are made of it: a checkpoint
+	// in 8-bit floats, with its scales. Else it is nil.
+	Stored []*tensor.Tensor
 	// Plan has one entry a tensor, or is empty.
 	Plan []PlanInfo
 	// Notes gather from the source on.
 	Notes []Note
+	// Ignored lists weight files of the source that are no part of the model
+	// and were not read, in HF form only.
+	Ignored []string
 }
 
 // Info gives the plan entry of the i-th tensor; without one, the tensor's own

@@ -53,7 +53,10 @@ func ToGGUF(ctx context.Context, m *model.Model, opt Options) (*model.Model, err
 	if err := unsupported(ctx, m, f); err != nil {
 		return nil, err
 	}
-	out, err := resolveOutType(opt.OutType, f, m.Tensors)
+	if err := quantized(m); err != nil {
+		return nil, err
+	}
+	out, err := resolveOutType(opt.OutType, f, stored(m))
 	if err != nil {
 		return nil, err
 	}
@@ -67,17 +70,11 @@ func ToGGUF(ctx context.Context, m *model.Model, opt Options) (*model.Model, err
 // assemble is the conversion with the tokenizer at hand.
 func assemble(ctx context.Context, m *model.Model, f model.Family, out outType, opt Options, vocab *tokenizer.Vocabulary) (*model.Model, error) {
 	scratch := &buffers{}
-	source, err := dequantize(m, scratch)
+	items, notes, err := plan(m, int64(len(vocab.Tokens)), scratch)
 	if err != nil {
 		return nil, err
 	}
-	items, notes, err := plan(m.WithTensors(source), int64(len(vocab.Tokens)), scratch)
-	if err != nil {
-		return nil, err
-	}
-	if len(source) != len(m.Tensors) {
-		nameTypes(items, m.Tensors)
-	}
+	nameTypes(items, m.Stored)
 	g := &model.Model{Form: model.GGUF, Name: m.Name, Notes: m.Notes}
 	if err := out.apply(g, items, opt, scratch); err != nil {
 		return nil, err

@@ -4,8 +4,8 @@ import (
 	"math"
 	"testing"
 
+	"quern/formats/safetensors"
 	"quern/internal/testmodel"
-	"quern/model"
 	"quern/tensor"
 )
 
@@ -60,18 +60,18 @@ func TestFP8Errors(t *testing.T) {
 	m := fp8Toy(t)
 	m.drop("scale_inv")
 	_, err := m.convert(t, Options{})
-	wantError(t, err, ErrQuantized, "up_proj.weight", "no scale")
+	wantError(t, err, safetensors.ErrScale, "up_proj.weight", "scale_inv is missing")
 
 	m = fp8Toy(t)
 	m.at(t, "model.layers.0.mlp.up_proj.weight_scale_inv").Data = nil
 	m.at(t, "model.layers.0.mlp.up_proj.weight_scale_inv").Shape = []int64{2, 1}
 	_, err = m.convert(t, Options{})
-	wantError(t, err, ErrQuantized, "scale_inv has shape [2, 1]", "[2, 2]")
+	wantError(t, err, safetensors.ErrScale, "scale_inv has shape [2, 1]", "[2, 2]")
 
 	m = fp8Toy(t)
 	m.add("model.layers.0.mlp.side_proj.weight_scale_inv", 2, 2)
 	_, err = m.convert(t, Options{})
-	wantError(t, err, model.ErrTensors, "side_proj.weight_scale_inv")
+	wantError(t, err, safetensors.ErrScale, "side_proj.weight_scale_inv", "not there")
 
 	m = fp8Toy(t)
 	m.at(t, "model.layers.0.mlp.up_proj.weight").Data[777] = 0x7f
@@ -80,10 +80,35 @@ func TestFP8Errors(t *testing.T) {
 	err = u.ReadRows(t.Context(), make([]byte, u.Bytes()), 0, u.Rows())
 	wantError(t, err, ErrValue, "row 3, column 177", "not a number")
 
-	m = newToy(t)
-	m.config["quantization_config"] = map[string]any{"quant_method": "gptq", "bits": 4}
-	_, err = m.convert(t, Options{})
-	wantError(t, err, ErrQuantized, "gptq")
+	for _, c := range []struct {
+		config map[string]any
+		words  string
+	}{
+		{map[string]any{"quant_method": "gptq", "bits": 4}, "gptq"},
+		{map[string]any{"quant_method": true}, "quant_method true"},
+		{map[string]any{"quant_method": "compressed-tensors", "format": "pack-quantized"}, "pack-quantized"},
+	} {
+		m = newToy(t)
+		m.config["quantization_config"] = c.config
+		_, err = m.convert(t, Options{})
+		wantError(t, err, ErrQuantized, c.words)
+	}
+}
+
+// Scales in 16 bits count when the converter looks for the type of the weights.
+func TestFP8AutoOutType(t *testing.T) {
+	for _, c := range []struct {
+		scale string
+		want  tensor.Type
+	}{{"BF16", tensor.BF16}, {"F32", tensor.F16}} {
+		m := fp8Toy(t)
+		s := m.at(t, "model.layers.0.mlp.up_proj.weight_scale_inv")
+		s.DType, s.Data = c.scale, nil
+		g := m.mustConvert(t, "auto")
+		if got := g.Tensor("blk.0.attn_q.weight").Type; got != c.want {
+			t.Errorf("scales in %s: %s", c.scale, got)
+		}
+	}
 }
 
 // Packed queries go through the same permutation, each row with its factor.

@@ -55,7 +55,7 @@ func readGoldens(t *testing.T) []golden {
 			out = append(out, g)
 		}
 	}
-	if len(out) < 13 {
+	if len(out) < 14 {
 		t.Fatalf("%d goldens found", len(out))
 	}
 	return out
@@ -93,7 +93,7 @@ func TestGoldens(t *testing.T) {
 				t.Fatalf("%s: unknown arguments %q", want.File, want.Args)
 			}
 			t.Run(want.File, func(t *testing.T) {
-				out, err := resolveOutType(want.Args[1], f, m.Tensors)
+				out, err := resolveOutType(want.Args[1], f, stored(m))
 				if err != nil {
 					t.Fatal(err)
 				}

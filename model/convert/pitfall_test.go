@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"quern/formats/gguf"
+	"quern/formats/safetensors"
 	"quern/internal/pyjson"
 	"quern/internal/testmodel"
 	"quern/model"
@@ -250,6 +251,7 @@ func TestBareInfinity(t *testing.T) {
 // moeToy has two experts of width 3 and a hidden size of 16.
 func moeToy(t *testing.T) *toy {
 	m := newToy(t)
+	m.family = model.Qwen3MoE
 	m.config["architectures"], m.config["model_type"] = []string{"Qwen3MoeForCausalLM"}, "qwen3_moe"
 	m.config["num_experts"], m.config["num_experts_per_tok"], m.config["moe_intermediate_size"] = 2, 1, 3
 	m.drop("mlp")
@@ -401,15 +403,16 @@ func TestNotFinite(t *testing.T) {
 // Integer weights and bare 8-bit floats have no meaning as they are.
 func TestWeightTypes(t *testing.T) {
 	for _, c := range []struct {
-		dtype string
-		bytes int
-		words string
-	}{{"I64", 8, "want a float type"}, {"F8_E4M3", 1, "no scale"}} {
+		dtype    string
+		bytes    int
+		sentinel error
+		words    string
+	}{{"I64", 8, ErrQuantized, "want a float type"}, {"F8_E4M3", 1, safetensors.ErrScale, "scale_inv is missing"}} {
 		m := newToy(t)
 		w := m.at(t, "model.layers.0.mlp.up_proj.weight")
 		w.DType, w.Data = c.dtype, make([]byte, 24*16*c.bytes)
 		_, err := m.convert(t, Options{})
-		wantError(t, err, ErrQuantized, "up_proj.weight", c.dtype, c.words)
+		wantError(t, err, c.sentinel, "up_proj.weight", c.dtype, c.words)
 	}
 }
 

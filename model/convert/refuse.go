@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"strings"
 
+	"quern/internal/pyjson"
 	"quern/model"
+	"quern/tensor"
 )
 
 // unsupported refuses models that share their class with what is converted but
@@ -29,6 +31,35 @@ func unsupported(ctx context.Context, m *model.Model, f model.Family) error {
 		}
 	}
 	return nil
+}
+
+// quantized refuses checkpoints that are quantized in a way of which LoadHF makes
+// no plain weights. Like the converter it knows 8-bit floats of three kinds.
+func quantized(m *model.Model) error {
+	qc, err := m.Config.Object("quantization_config")
+	if err != nil || qc == nil {
+		return err
+	}
+	v, _ := qc.Get("quant_method")
+	switch v {
+	case nil, "fp8", "modelopt":
+		return nil
+	case "compressed-tensors":
+		f, _ := qc.Get("format")
+		if format, _ := f.(string); format == "float-quantized" || format == "naive-quantized" {
+			return nil
+		}
+		return fmt.Errorf("%s: %w: format %s of %s; float-quantized is read, other checkpoints must be given unquantized", m.Config.File(), ErrQuantized, pyjson.Show(f), v)
+	}
+	return fmt.Errorf("%s: %w: quant_method %s; fp8 is read, other checkpoints must be given unquantized", m.Config.File(), ErrQuantized, pyjson.Show(v))
+}
+
+// stored gives the tensors as the files have them.
+func stored(m *model.Model) []*tensor.Tensor {
+	if m.Stored != nil {
+		return m.Stored
+	}
+	return m.Tensors
 }
 
 // isReranker follows the hints that the converter goes by.

@@ -16,6 +16,7 @@ import (
 	"quern/model"
 	"quern/model/modeltest"
 	"quern/tensor"
+	"quern/tokenizer"
 )
 
 // toy is a small model that tests bend out of shape: hidden 16, two heads of 8,
@@ -24,6 +25,7 @@ type toy struct {
 	config  map[string]any
 	tensors []testmodel.Tensor
 	files   map[string][]byte
+	family  model.Family // set when the toy borrows another family's tokenizer
 }
 
 func newToy(t *testing.T) *toy {
@@ -93,7 +95,21 @@ func (m *toy) convert(t *testing.T, opt Options) (*model.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ToGGUF(t.Context(), hf, opt)
+	if m.family == "" {
+		return ToGGUF(t.Context(), hf, opt)
+	}
+	// The family's own tokenizers are large; any will do here.
+	cfg := tokenizerConfig(hf.Config)
+	cfg.Architecture = "LlamaForCausalLM"
+	vocab, err := tokenizer.Load(t.Context(), hf.Files, cfg, tokenizer.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := resolveOutType(opt.OutType, m.family, hf.Tensors)
+	if err != nil {
+		return nil, err
+	}
+	return assemble(t.Context(), hf, m.family, out, opt, vocab)
 }
 
 func (m *toy) mustConvert(t *testing.T, outType string) *model.Model {

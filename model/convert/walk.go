@@ -186,9 +186,6 @@ func (w *walker) one(id model.ID, t *tensor.Tensor) {
 func (w *walker) put(it item) { w.items = append(w.items, it) }
 
 func typeError(t *tensor.Tensor) error {
-	if t.Type == tensor.F8E4M3 || t.Type == tensor.F8E5M2 {
-		return fmt.Errorf("%w: %s has type %s and no scale beside it: its values mean nothing alone", ErrQuantized, t.Name, t.Type)
-	}
 	return fmt.Errorf("%w: %s has type %s, want a float type", ErrQuantized, t.Name, t.Type)
 }
 
