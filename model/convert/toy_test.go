@@ -103,7 +103,7 @@ func (m *toy) convert(t *testing.T, opt Options) (*model.Model, error) {
 	cfg.Architecture = "LlamaForCausalLM"
 	vocab, err := tokenizer.Load(t.Context(), hf.Files, cfg, tokenizer.LoadOptions{})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	out, err := resolveOutType(opt.OutType, m.family, hf.Tensors)
 	if err != nil {
