@@ -281,6 +281,26 @@ def tiny_llama_hf():
     write("tiny-llama-hf", config, t, {"tokenizer.json": "tokenizers/stories-fast.json.gz"}, {"tokenizer_config.json": LLAMA_TOKENS})
 
 
+def tiny_llama_fp8():
+    """8-bit floats with a scale for each block of 32 x 48, cut at both edges; scales in two types; a scale of activations, which is left out."""
+    h, heads, kv, hd, inter, vocab, n = 72, 4, 2, 16, 100, 512, 2
+    config = {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": h, "intermediate_size": inter, "num_hidden_layers": n,
+        "num_attention_heads": heads, "num_key_value_heads": kv, "head_dim": hd, "vocab_size": vocab, "max_position_embeddings": 256,
+        "hidden_act": "silu", "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+        "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "static", "weight_block_size": [32, 48]},
+    }
+    t = [*ends(vocab, h, "BF16", True)]
+    for i in range(n):
+        t += norms(layer(i), h, "BF16")
+        for name, _, (rows, cols) in [*attention(layer(i), h, heads, kv, hd, ""), *mlp(layer(i) + "mlp.", h, inter, "")]:
+            t.append([name, "F8_E4M3", [rows, cols]])
+            t.append([name + "_scale_inv", ["F32", "BF16"][i], [-(-rows // 32), -(-cols // 48)]])
+        t.append([layer(i) + "self_attn.q_proj.activation_scale", "F32", [1]])
+    write("tiny-llama-fp8", config, t, SPM, {"tokenizer_config.json": LLAMA_TOKENS})
+
+
 def tiny_qwen35():
     """Linear attention among full attention, value heads regrouped, a prediction layer, a vision half left out; transformers does not know it."""
     h, heads, kv, hd, inter, vocab, n = 32, 4, 2, 16, 64, 151936, 4
@@ -361,7 +381,7 @@ def tiny_bailingmoe2():
 
 def main():
     for make in (tiny_llama3, tiny_llama_tied, tiny_mistral, tiny_mixtral, tiny_qwen2, tiny_qwen3, tiny_qwen3moe, tiny_gemma3,
-                 tiny_gemma3_vision, tiny_llama_hf, tiny_qwen35, tiny_bailingmoe2):
+                 tiny_gemma3_vision, tiny_llama_hf, tiny_llama_fp8, tiny_qwen35, tiny_bailingmoe2):
         make()
 
 

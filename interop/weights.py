@@ -44,6 +44,9 @@ def encode(x, dtype):
     if dtype == "BF16":
         bits = x.view(np.uint32).astype(np.uint64)
         return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype("<u2").tobytes()
+    if dtype == "F8_E4M3":
+        low = (x * np.float32(2.0**26)).astype(np.int64) & 0xFF
+        return np.where(low & 0x7F == 0x7F, low - 1, low).astype(np.uint8).tobytes()
     raise ValueError(f"unknown dtype {dtype}")
 
 

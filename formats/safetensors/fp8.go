@@ -25,10 +25,7 @@ import (
 // the whole tensor (shape [] or [1]) or one a row ([r] or [r, 1]).
 // (Source: the model cards and published code of such checkpoints.)
 
-const (
-	scaleVersion = "fp8-scale.v1"
-	defaultBlock = 128
-)
+const scaleVersion = "fp8-scale.v1"
 
 // scaleSuffixes name the scale of a weight.
 var scaleSuffixes = [...]string{"_scale_inv", "_scale"}
@@ -40,7 +37,9 @@ var activationScales = [...]string{"input_scale", "activation_scale", "input_act
 // ScaleOptions change how FP8 weights meet their scales.
 type ScaleOptions struct {
 	// BlockRows and BlockCols are the block that shares a scale:
-	// quantization_config.weight_block_size of config.json. 0 means 128.
+	// quantization_config.weight_block_size of config.json. 0 means that it
+	// is not known. A grid of scales is refused then: more than one size of
+	// block may fit it.
 	BlockRows, BlockCols int64
 }
 
@@ -58,12 +57,6 @@ type Scaled struct {
 // shape that does not match are ErrScale. Tensors without FP8 come back as
 // they are.
 func Rescale(tensors []*tensor.Tensor, opt ScaleOptions) (*Scaled, error) {
-	if opt.BlockRows <= 0 {
-		opt.BlockRows = defaultBlock
-	}
-	if opt.BlockCols <= 0 {
-		opt.BlockCols = defaultBlock
-	}
 	if !slices.ContainsFunc(tensors, func(t *tensor.Tensor) bool { return isFP8(t.Type) }) {
 		return &Scaled{Tensors: tensors}, nil
 	}
@@ -107,6 +100,8 @@ func Rescale(tensors []*tensor.Tensor, opt ScaleOptions) (*Scaled, error) {
 	}
 	return out, nil
 }
+
+func (o ScaleOptions) known() bool { return o.BlockRows > 0 && o.BlockCols > 0 }
 
 func isFP8(t tensor.Type) bool { return t == tensor.F8E4M3 || t == tensor.F8E5M2 }
 
@@ -175,8 +170,12 @@ func newScaled(w, s *tensor.Tensor, opt ScaleOptions) (*tensor.Tensor, error) {
 		x.rows = w.Shape[n-2]
 	}
 	if !x.fit(opt) {
-		return nil, fmt.Errorf("%w: %s %v does not fit %s %v: blocks of %dx%d need %v, a scale a row [%d, 1], one scale [1]",
-			ErrScale, s.Name, s.Shape, w.Name, w.Shape, opt.BlockRows, opt.BlockCols, blockShape(w.Shape, opt), x.rows)
+		blocks := "the size of blocks is not known (weight_block_size)"
+		if opt.known() {
+			blocks = fmt.Sprintf("blocks of %dx%d need %v", opt.BlockRows, opt.BlockCols, blockShape(w.Shape, opt))
+		}
+		return nil, fmt.Errorf("%w: %s has shape %v, which does not fit %s of shape %v: %s, a scale a row needs [%d, 1], one scale [1]",
+			ErrScale, s.Name, s.Shape, w.Name, w.Shape, blocks, x.rows)
 	}
 	return w.With(func(t *tensor.Tensor) {
 		t.Type = tensor.F32
@@ -193,7 +192,7 @@ func newScaled(w, s *tensor.Tensor, opt ScaleOptions) (*tensor.Tensor, error) {
 func (x *scaled) fit(opt ScaleOptions) bool {
 	w, s := x.w.Shape, x.s.Shape
 	switch {
-	case len(w) >= 2 && s.Equal(blockShape(w, opt)):
+	case opt.known() && len(w) >= 2 && s.Equal(blockShape(w, opt)):
 		x.br, x.bc = opt.BlockRows, opt.BlockCols
 		x.sr, x.sc = s[len(s)-2], s[len(s)-1]
 		return true

@@ -59,6 +59,8 @@ func sameFloats(a, b []float32) int {
 	return -1
 }
 
+var blocks128 = ScaleOptions{BlockRows: 128, BlockCols: 128}
+
 // Case 17: 130x200 E4M3 with 2x2 scales, ragged at both edges.
 func TestBlockScales(t *testing.T) {
 	const r, c = 130, 200
@@ -74,7 +76,7 @@ func TestBlockScales(t *testing.T) {
 	want := make([]float32, r*c)
 	for i := range r {
 		for j := range c {
-			want[i*c+j] = e4m3(data[i*c+j]) * scales[i/128*2+j/128]
+			want[i*c+j] = float32(e4m3(data[i*c+j]) * scales[i/128*2+j/128])
 		}
 	}
 	// 448 * 0.5, 2^-9 * 0.5, NaN, NaN
@@ -89,7 +91,7 @@ func TestBlockScales(t *testing.T) {
 		s.Key = tensor.Derive("s", "")
 		s.Origin = []tensor.Extent{{File: "a", Offset: 8, Bytes: 16}}
 		other := section("y.weight", tensor.BF16, tensor.Shape{1}, []byte{1, 2})
-		got, err := Rescale([]*tensor.Tensor{other, w, s}, ScaleOptions{})
+		got, err := Rescale([]*tensor.Tensor{other, w, s}, blocks128)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +156,7 @@ func TestOtherScales(t *testing.T) {
 		}
 		whole := floats(rows(t, got.Tensors[0]))
 		for i, v := range whole {
-			if want := vals[i] * x.scales[x.which(i)]; v != want {
+			if want := float32(vals[i] * x.scales[x.which(i)]); v != want {
 				t.Errorf("%s: value %d is %v, want %v", x.name, i, v, want)
 			}
 		}
@@ -181,7 +183,7 @@ func TestOtherScales(t *testing.T) {
 		t.Errorf("E5M2: %v", v)
 	}
 	empty := section("x.weight", tensor.F8E4M3, tensor.Shape{0, 4}, nil)
-	got, err = Rescale([]*tensor.Tensor{empty, section("x.weight_scale_inv", tensor.F32, tensor.Shape{0, 1}, nil)}, ScaleOptions{})
+	got, err = Rescale([]*tensor.Tensor{empty, section("x.weight_scale_inv", tensor.F32, tensor.Shape{0, 1}, nil)}, blocks128)
 	if err != nil || got.Tensors[0].Bytes() != 0 {
 		t.Errorf("empty: %v", err)
 	}
@@ -203,9 +205,12 @@ func TestScaleErrors(t *testing.T) {
 		{[]*tensor.Tensor{w, s, re(s, func(t *tensor.Tensor) { t.Name = "y.weight_scale_inv" })}, []string{"y.weight_scale_inv belongs to y.weight, which is not there"}},
 		{[]*tensor.Tensor{w, s, re(s, func(t *tensor.Tensor) { t.Name = "y.weight_scale" }), re(s, func(t *tensor.Tensor) { t.Name = "y.weight" })}, []string{"which is F32"}},
 	} {
-		_, err := Rescale(x.ts, ScaleOptions{})
+		_, err := Rescale(x.ts, blocks128)
 		wantErr(t, err, ErrScale, x.parts...)
 	}
+	// 65x100 fits the grid as well as 128x128 does.
+	_, err := Rescale([]*tensor.Tensor{w, s}, ScaleOptions{})
+	wantErr(t, err, ErrScale, "[2, 2]", "size of blocks is not known")
 }
 
 // Case 18: activation scales are left out by rule and listed.

@@ -31,7 +31,7 @@ func Root() string {
 // Tensor describes a tensor whose values are made from its name.
 type Tensor struct {
 	Name  string
-	DType string // F32, F16 or BF16
+	DType string // F32, F16, BF16 or F8_E4M3
 	Shape []int64
 	// Data replaces the made values when it is not nil.
 	Data []byte
@@ -202,6 +202,14 @@ func appendValues(b []byte, dtype string, x []float32) ([]byte, error) {
 	case "F16":
 		for _, v := range x {
 			b = binary.LittleEndian.AppendUint16(b, halfOf(v))
+		}
+	case "F8_E4M3":
+		for _, v := range x {
+			low := byte(int32(v * (1 << 26)))
+			if low&0x7f == 0x7f {
+				low--
+			}
+			b = append(b, low)
 		}
 	default:
 		return nil, fmt.Errorf("no values of type %s are made", dtype)

@@ -136,7 +136,7 @@ func folder(t *testing.T, model string) string {
 // TestRealTools builds what the real convert_hf_to_gguf.py and llama-quantize
 // were run on and compares whole files.
 func TestRealTools(t *testing.T) {
-	models := []string{"stories260k", "stories-wide", "stories-moe", "tiny-gemma3", "tiny-gemma3-vision", "tiny-llama-hf", "tiny-llama-tied",
+	models := []string{"stories260k", "stories-wide", "stories-moe", "tiny-gemma3", "tiny-gemma3-vision", "tiny-llama-hf", "tiny-llama-fp8", "tiny-llama-tied",
 		"tiny-llama3", "tiny-mistral", "tiny-mixtral", "tiny-qwen2", "tiny-qwen3", "tiny-qwen3moe"}
 	for _, model := range models {
 		dir := folder(t, model)
