@@ -1,6 +1,8 @@
 """Makes hf.json.gz, convert.json.gz and run.json.gz beside this file with the real tools (interop/setup.sh fetches them).
 
-    ../../interop's Python: make_goldens.py [hf] [convert] [run]
+    make_goldens.py [hf] [run] [convert] [convert:NAME ...]
+
+It runs under the Python that interop/setup.sh installs. convert:NAME makes one case anew and keeps the others.
 
 hf       what the tokenizers library makes of texts.py with toy tokenizers of many kinds, trained here, and with two real ones
 convert  what convert_hf_to_gguf.py --vocab-only writes for folders whose tokenizer files differ in some detail
@@ -256,7 +258,7 @@ def object_token(content, **flags):
 
 
 def folders():
-    """name: files; a value is JSON, text, or {"$base": file of REAL, "$set": top-level fields}."""
+    """name: files; a value is JSON, text, or an object with $base, a file of REAL: its top-level fields changed by $set, or one $part of it."""
     spm = {"$base": "stories.model"}
 
     def fast(**fields):
@@ -348,6 +350,9 @@ def folders():
         "qwen-old-files": {
             "config.json": c(**QWEN_CONFIG), "tokenizer.json": qwen(), "tokenizer_config.json": {}, "added_tokens.json": {"<|endoftext|>": 151643, "<extra>": 151669},
             "special_tokens_map.json": {"eos_token": "<|im_end|>", "additional_special_tokens": ["<|im_start|>"]}},
+        "qwen-vocab-json": {
+            "config.json": c(**QWEN_CONFIG), "vocab.json": {"$base": "qwen3.json.gz", "$part": "vocab"}, "merges.txt": {"$base": "qwen3.json.gz", "$part": "merges"},
+            "tokenizer_config.json": q(chat_template="C", added_tokens_decoder=decoder(*[dict(a) for a in qwen_added], added(151669, "<more>")))},
         "llama-class": {
             "config.json": c(vocab_size=128300, bos_token_id=128000, eos_token_id=[128001, 128009]), "tokenizer.json": {"$base": "llama-3.json.gz", "$set": {}},
             "tokenizer_config.json": {
@@ -362,6 +367,10 @@ def write_folder(where, files):
         path.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(value, str):
             path.write_bytes(value.encode())
+        elif isinstance(value, dict) and "$part" in value:
+            model = real(value["$base"])["model"]
+            text = json.dumps(model["vocab"]) if value["$part"] == "vocab" else "#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in model["merges"])
+            path.write_text(text, encoding="utf-8")
         elif isinstance(value, dict) and "$base" in value:
             if value["$base"].endswith(".gz"):
                 path.write_text(json.dumps(dict(real(value["$base"]), **value["$set"]), ensure_ascii=False), encoding="utf-8")
@@ -371,20 +380,24 @@ def write_folder(where, files):
             path.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
 
 
-def make_convert():
-    out = []
+def make_convert(only=()):
+    kept = json.loads(gzip.decompress((HERE / "convert.json.gz").read_bytes()))["cases"] if only else []
+    made_now = {}
     with tempfile.TemporaryDirectory() as tmp:
         for name, files in folders().items():
+            if only and name not in only:
+                continue
             where = Path(tmp) / name
             write_folder(where, files)
             made = Path(tmp) / (name + ".gguf")
             common.convert(where, made, "--vocab-only")
             kv = [e for e in ggufview.summary(made)["kv"] if e[0].startswith("tokenizer.")]
-            out.append({"name": name, "files": files, "kv": kv})
+            made_now[name] = {"name": name, "files": files, "kv": kv}
             print(name, len(kv), flush=True)
             shutil.rmtree(where)
             made.unlink()
-    save("convert.json.gz", {"cases": out})
+    have = dict({c["name"]: c for c in kept}, **made_now)
+    save("convert.json.gz", {"cases": [have[name] for name in folders() if name in have]})
 
 
 # --- run ------------------------------------------------------------------------------------------------------------------------
@@ -543,5 +556,10 @@ def spm_vocab():
 
 
 if __name__ == "__main__":
-    for step in sys.argv[1:] or ["hf", "convert", "run"]:
-        {"hf": make_hf, "convert": make_convert, "run": make_run}[step]()
+    steps = sys.argv[1:] or ["hf", "run", "convert"]
+    only = [s.split(":", 1)[1] for s in steps if s.startswith("convert:")]
+    if only:
+        make_convert(only)
+    for step in steps:
+        if ":" not in step:
+            {"hf": make_hf, "convert": make_convert, "run": make_run}[step]()
