@@ -39,7 +39,9 @@ func newHFEncoder(t *hfTokenizer, added *addedVocab, pre, post *jsonObject) (*hf
 	}
 	switch t.model.kind {
 	case "BPE":
-		e.merges, err = t.model.mergeTable()
+		if e.merges, err = t.model.mergeTable(); err != nil {
+			err = fmt.Errorf("%s: %w", t.name, err)
+		}
 	case "Unigram":
 		e.unigram, err = newUnigramLattice(&t.model)
 	default:

@@ -238,9 +238,6 @@ func (m *hfModel) parse(r *jsonReader) error {
 	if m.kind == "Unigram" && m.scores == nil || m.kind != "Unigram" && m.scores != nil {
 		return r.errorAt(rawVocab, "vocab is not of the form that a %s model has", m.kind)
 	}
-	if m.kind == "BPE" && len(m.merges) > 0 && m.prefix == "" && m.suffix == "" {
-		return m.checkMerges(r, start)
-	}
 	return nil
 }
 
@@ -386,18 +383,6 @@ func (m *hfModel) parseMerges(r *jsonReader) error {
 		m.merges = append(m.merges, pair)
 		return nil
 	})
-}
-
-// checkMerges makes sure that each merge joins two tokens into a third.
-func (m *hfModel) checkMerges(r *jsonReader, pos int) error {
-	for i, p := range m.merges {
-		for _, part := range []string{p[0], p[1], p[0] + p[1]} {
-			if _, ok := m.vocab[part]; !ok {
-				return r.errorAt(pos, "merge %d (%q %q): %q is not in the vocabulary", i, p[0], p[1], part)
-			}
-		}
-	}
-	return nil
 }
 
 // mergeLines gives the merges as GGUF stores them, "left right". In the pair

@@ -62,7 +62,6 @@ func TestParseHFRejects(t *testing.T) {
 		{"pair of one", model(`"vocab":{"a":0},"merges":[["a"]]`), "want 2"},
 		{"pair of three", model(`"vocab":{"a":0},"merges":[["a","a","a"]]`), "more than two"},
 		{"mixed merges", model(`"vocab":{"a":0,"aa":1},"merges":["a a",["a","a"]]`), "mixed"},
-		{"merge out of vocabulary", model(`"vocab":{"a":0,"b":1},"merges":["a b"]`), `"ab" is not in the vocabulary`},
 		{"scores in BPE", model(`"vocab":[["a",1]]`), "not of the form"},
 		{"map in Unigram", `{"model":{"type":"Unigram","vocab":{"a":0}}}`, "not of the form"},
 		{"score is text", `{"model":{"type":"Unigram","vocab":[["a","1"]]}}`, "bad number"},
@@ -81,6 +80,21 @@ func TestParseHFRejects(t *testing.T) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
 		})
+	}
+}
+
+// TestMergeOutside: a merge of texts that are no tokens is an error before
+// anything is encoded.
+func TestMergeOutside(t *testing.T) {
+	for _, merge := range []string{"a b", "a c", "c a"} {
+		tok, err := parseHF("tokenizer.json", []byte(`{"model":{"type":"BPE","vocab":{"a":0,"b":1},"merges":["`+merge+`"]}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = newHFEncoder(tok, newAddedVocab(), nil, nil)
+		if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "tokenizer.json: merge 0") || !strings.Contains(err.Error(), "is not in the vocabulary") {
+			t.Errorf("%s: error %v", merge, err)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"container/heap"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -12,22 +13,20 @@ type mergeRule struct {
 	id   int32
 }
 
-// mergeTable makes the BPE merges by pair of ids. Of a pair that occurs twice
-// the later rank counts.
+// mergeTable makes the BPE merges by pair of ids; each must join two tokens into
+// a third. Of a pair that occurs twice the later rank counts.
 func (m *hfModel) mergeTable() (map[uint64]mergeRule, error) {
 	table := make(map[uint64]mergeRule, len(m.merges))
 	for i, p := range m.merges {
-		right := p[1]
-		if len(right) < len(m.prefix) {
-			return nil, fmt.Errorf("merge %d (%q %q) is shorter than the subword prefix: %w", i, p[0], p[1], ErrFormat)
+		var ids [3]int32
+		for j, text := range [3]string{p[0], p[1], p[0] + strings.TrimPrefix(p[1], m.prefix)} {
+			id, ok := m.vocab[text]
+			if !ok {
+				return nil, fmt.Errorf("merge %d (%q %q): %q is not in the vocabulary: %w", i, p[0], p[1], text, ErrFormat)
+			}
+			ids[j] = id
 		}
-		a, okA := m.vocab[p[0]]
-		b, okB := m.vocab[right]
-		c, okC := m.vocab[p[0]+right[len(m.prefix):]]
-		if !okA || !okB || !okC {
-			return nil, fmt.Errorf("merge %d (%q %q) is not in the vocabulary: %w", i, p[0], p[1], ErrFormat)
-		}
-		table[pairKey(a, b)] = mergeRule{int32(i), c}
+		table[pairKey(ids[0], ids[1])] = mergeRule{int32(i), ids[2]}
 	}
 	return table, nil
 }

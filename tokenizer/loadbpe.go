@@ -169,6 +169,7 @@ func (l *loader) byteFallback() error {
 	if err != nil {
 		return err
 	}
+	l.warnf("tokenizer.json has merges but the vocabulary is written without scores, as the converter has it: readers merge leftmost pairs first and may get other ids; with a tokenizer.model they would not")
 	v := l.v
 	v.Model, v.Pre = ModelSPM, "default"
 	for id := int32(0); id <= top; id++ {

@@ -32,9 +32,6 @@ func (l *loader) oldBPE() (*hfTokenizer, error) {
 		left, right, _ := strings.Cut(line, " ")
 		t.model.merges = append(t.model.merges, [2]string{left, right})
 	}
-	if err := t.model.checkMerges(r, len(vocab)); err != nil {
-		return nil, err
-	}
 	prefix, _ := l.side.config.boolean("add_prefix_space")
 	switch name := strings.TrimSuffix(l.className(), "Fast"); name {
 	case "Qwen2Tokenizer":

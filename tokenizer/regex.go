@@ -11,7 +11,7 @@ import (
 
 // matchLimit stops a pattern that backtracks without end. It guards against
 // hostile files only: real patterns need microseconds.
-const matchLimit = 20 * time.Second
+const matchLimit = 5 * time.Second
 
 // A matcher finds the non-overlapping matches of a pattern, left to right.
 type matcher interface {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sort"
+	"sync"
 	"testing"
 
 	"quern/formats/gguf"
@@ -142,6 +143,29 @@ func TestTokenizerAgainstLlama(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestConcurrentUse: one tokenizer serves several goroutines (run with -race).
+func TestConcurrentUse(t *testing.T) {
+	g := loadRunGoldens(t)
+	for _, c := range g.Cases {
+		if c.Name != "deepseek-v3" && c.Name != "llama-bpe" && c.Name != "stories" {
+			continue
+		}
+		tok := g.tokenizer(t, c)
+		var wg sync.WaitGroup
+		for n := 0; n < 4; n++ {
+			wg.Go(func() {
+				for i, text := range g.Texts {
+					ids, err := tok.Encode(text, EncodeOptions{})
+					if err != nil || fmt.Sprint(ids) != fmt.Sprint(c.IDs[i]) {
+						t.Errorf("%q: %v, %v", text, ids, err)
+					}
+				}
+			})
+		}
+		wg.Wait()
 	}
 }
 
