@@ -10,6 +10,6 @@
 //   - GGUF: the keys tokenizer.ggml.* and tokenizer.chat_template.
 //
 // Load goes from the first two to the third: a Vocabulary, whose Keys method
-// gives GGUF keys in the converter's order. FromKeys reads them back. New
+// gives GGUF keys in the converter's order. FromGGUF reads them back. New
 // makes a Tokenizer that splits and joins text as llama.cpp does.
 package tokenizer

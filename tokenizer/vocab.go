@@ -33,7 +33,7 @@ const (
 )
 
 // A Vocabulary is the tokenizer of a model in GGUF terms. The index of a token
-// is its id. It is made by Load or FromKeys and not changed afterwards; methods
+// is its id. It is made by Load or FromGGUF and not changed afterwards; methods
 // that change something return a copy.
 type Vocabulary struct {
 	Model  string // ModelSPM or ModelBPE
