@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
+	"quern/artifacts"
+	"quern/internal/atomicfile"
 	"quern/internal/digest"
 	"quern/tensor"
 )
@@ -27,17 +27,19 @@ type BuildOptions struct {
 	// LockPaths are where the lock is looked for, and the first of them whose
 	// folder may be written to gets the new one. Empty means no lock.
 	LockPaths []string
-	Locked    bool
-	Events    Events
+	// Inputs are files that no output may replace besides those of sources:
+	// the recipe.
+	Inputs []string
+	Locked bool
+	Events Events
 	// Measure finds the worst tensor of a written file, nil leaves it out.
 	Measure func(ctx context.Context, in GateInput) (*WorstTensor, error)
 	// MeasureLimit is the size of source data up to which Measure is called.
 	MeasureLimit int64
+	// Before is atomicfile.Options.Before for the output files and the lock.
+	// Tests inject faults with it.
+	Before func(atomicfile.Step, string) error
 }
-
-// ErrRepaired is what a Fetcher's Finish returns after it has replaced bytes
-// that were read before.
-var ErrRepaired = errors.New("source bytes were wrong and have been fetched again")
 
 // hashFirst is the size of local files up to which they are hashed before the
 // build starts, so that the store is asked for their tensors. Larger ones are
@@ -70,16 +72,55 @@ type build struct {
 	hashed  int64
 	warned  map[string]bool
 	res     *Result
+
+	release   func()   // lets gc at the store again
+	unkept    bool     // the store takes nothing
+	folders   []string // made for outputs, outermost first
+	published bool
 }
 
 func (b *build) close() {
 	for _, o := range b.outs {
 		o.abort()
 	}
+	if !b.published {
+		b.removeFolders()
+	}
 	if b.plan != nil {
 		b.plan.Close()
 	}
+	if b.release != nil {
+		b.release()
+	}
 }
+
+// hold keeps gc away from the first look-up to the last key, so that what the
+// store was found to have is there when it is read.
+func (b *build) hold(ctx context.Context) error {
+	if b.opt.Store == nil {
+		return nil
+	}
+	release, err := b.opt.Store.Hold(ctx)
+	if err != nil {
+		return b.storeFault(err)
+	}
+	b.release = release
+	return nil
+}
+
+// storeFault makes do without keeping anything when the store is read-only:
+// what it has is of use all the same. Other faults stop the build.
+func (b *build) storeFault(err error) error {
+	if !errors.Is(err, artifacts.ErrReadOnly) {
+		return fmt.Errorf("%w; --no-store builds without it, --store names another", err)
+	}
+	b.unkept = true
+	b.warn(fmt.Sprintf("%v; nothing of this build is kept", err))
+	return nil
+}
+
+// keeping reports whether results go into the store.
+func (b *build) keeping() bool { return b.opt.Store != nil && !b.unkept }
 
 func (b *build) run(ctx context.Context) (*Result, error) {
 	b.res = &Result{Name: b.prj.Name, Warnings: []string{}, Gates: []GateResult{}}
@@ -91,6 +132,9 @@ func (b *build) run(ctx context.Context) (*Result, error) {
 		if sum := b.recipeDigest(); sum != b.lock.Recipe {
 			return nil, fmt.Errorf("%w %s: the recipe has changed since (%s, locked to %s)", ErrLocked, b.lockAt, sum.Hex(), b.lock.Recipe.Hex())
 		}
+	}
+	if err := b.hold(ctx); err != nil {
+		return nil, err
 	}
 	if err := b.makePlan(ctx); err != nil {
 		return nil, err
@@ -202,46 +246,6 @@ func (b *build) sources() []SourceRecord {
 	return out
 }
 
-// prepare checks what can fail before any work: folders, names, inputs that
-// would be overwritten.
-func (b *build) prepare() error {
-	if err := os.MkdirAll(b.opt.OutDir, 0o755); err != nil {
-		return fmt.Errorf("output folder: %w", err)
-	}
-	for _, l := range b.plan.Layouts {
-		path := filepath.Join(b.opt.OutDir, filepath.FromSlash(l.File))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return fmt.Errorf("output %s: %w", l.File, err)
-		}
-		if err := b.notAnInput(path); err != nil {
-			return err
-		}
-		b.outs = append(b.outs, &output{b: b, layout: l, path: path})
-	}
-	return nil
-}
-
-// ErrSameFile marks an output that would overwrite an input.
-var ErrSameFile = errors.New("output is an input of the build")
-
-func (b *build) notAnInput(path string) error {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return err
-	}
-	st, statErr := os.Stat(path)
-	for _, s := range b.plan.Sources {
-		for _, local := range s.Local {
-			in, err := os.Stat(local)
-			same := statErr == nil && err == nil && os.SameFile(st, in)
-			if same || strings.EqualFold(abs, local) {
-				return fmt.Errorf("%w: %s and %s of source %s; choose another name or folder", ErrSameFile, path, local, s.Name)
-			}
-		}
-	}
-	return nil
-}
-
 func (b *build) measureStages(ctx context.Context) error {
 	for i, st := range b.prj.Stages {
 		m, ok := st.Stage.(Measurer)
@@ -256,7 +260,7 @@ func (b *build) measureStages(ctx context.Context) error {
 		}
 		say, err := m.Measure(ctx, b.plan.Models[i])
 		if err != nil {
-			return fmt.Errorf("%s: %s: %w", st.Where, st.Stage.Name(), err)
+			return fmt.Errorf("%s: %s: %w", st.Where, st.Stage.Name(), readFault(ctx, err))
 		}
 		for _, s := range say {
 			b.warn(st.Stage.Name() + ": " + s)
@@ -282,6 +286,9 @@ func (b *build) emitAll(ctx context.Context) error {
 		if err := o.lookup(ctx); err != nil {
 			return err
 		}
+	}
+	for _, n := range b.space() {
+		b.warn(n)
 	}
 	for attempt := 0; ; attempt++ {
 		err := b.emitOnce(ctx)

@@ -78,6 +78,14 @@ func pieces(l *Layout, opt EmitOptions) []piece {
 	return out
 }
 
+// readRows makes rows of a tensor out of its source.
+func readRows(ctx context.Context, t *tensor.Tensor, dst []byte, first, n int64) error {
+	if err := t.ReadRows(ctx, dst, first, n); err != nil {
+		return readFault(ctx, err)
+	}
+	return nil
+}
+
 // RowReader produces rows of an item: from the tensor itself, or from a store
 // that has them already.
 type RowReader func(ctx context.Context, item int, dst []byte, first, n int64) error
@@ -93,7 +101,7 @@ func Emit(ctx context.Context, l *Layout, read RowReader, w io.Writer, opt EmitO
 	}
 	if read == nil {
 		read = func(ctx context.Context, i int, dst []byte, first, n int64) error {
-			return l.Items[i].Tensor.ReadRows(ctx, dst, first, n)
+			return readRows(ctx, l.Items[i].Tensor, dst, first, n)
 		}
 	}
 	e := &emission{layout: l, w: w, opt: opt, item: -1,

@@ -20,6 +20,23 @@ type keep struct {
 	tool artifacts.Tool
 }
 
+// Hold asks the store to hold still, if it is of a kind that removes anything.
+func (k *keep) Hold(ctx context.Context) (func(), error) {
+	if h, ok := k.s.(interface {
+		Hold(context.Context) (func(), error)
+	}); ok {
+		return h.Hold(ctx)
+	}
+	return func() {}, nil
+}
+
+func (k *keep) FreeBytes() (int64, error) {
+	if f, ok := k.s.(interface{ FreeBytes() (int64, error) }); ok {
+		return f.FreeBytes()
+	}
+	return 0, errors.ErrUnsupported
+}
+
 func (k *keep) Tensors(ctx context.Context, keys []tensor.Key) ([]Kept, error) {
 	ask := make([]artifacts.Key, 0, len(keys))
 	for _, key := range keys {

@@ -79,7 +79,7 @@ func (l *Lock) encode() ([]byte, error) {
 }
 
 // writeLock puts the lock at path unless it stands there already.
-func writeLock(path string, l *Lock) error {
+func writeLock(path string, l *Lock, opt atomicfile.Options) error {
 	b, err := l.encode()
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func writeLock(path string, l *Lock) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, b) {
 		return nil
 	}
-	return atomicfile.WriteFile(path, b, atomicfile.Options{})
+	return atomicfile.WriteFile(path, b, opt)
 }
 
 // folderWritable reports whether files may be put into a folder by its

@@ -115,34 +115,51 @@ func (e *staleError) Error() string {
 func (e *staleError) Unwrap() error { return errStale }
 
 func (o *output) create(ctx context.Context, keep bool) error {
-	f, err := atomicfile.Create(o.path, atomicfile.Options{Size: o.layout.Size})
+	f, err := atomicfile.Create(o.path, atomicfile.Options{Size: o.layout.Size, Before: o.b.opt.Before})
 	if err != nil {
-		return err
+		return o.fault(err)
 	}
 	o.file = f
-	if keep && o.b.opt.Store != nil {
-		w, err := o.b.opt.Store.NewBlob(ctx, o.layout.Size)
-		if err != nil {
-			return fmt.Errorf("store: %w", err)
-		}
-		o.keep = w
+	if !keep || !o.b.keeping() {
+		return nil
 	}
+	w, err := o.b.opt.Store.NewBlob(ctx, o.layout.Size)
+	if err != nil {
+		return o.b.storeFault(err)
+	}
+	o.keep = w
 	return nil
+}
+
+// fault explains an error of the output file.
+func (o *output) fault(err error) error { return writeFault(o.layout.File, o.layout.Size, err) }
+
+// Write appends to the unfinished file and to its copy in the store.
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.file.Write(p)
+	if err != nil {
+		return n, o.fault(err)
+	}
+	if o.keep == nil {
+		return n, nil
+	}
+	if n, err = o.keep.Write(p); err != nil {
+		return n, fmt.Errorf("%w; --no-store builds without it", err)
+	}
+	return n, nil
 }
 
 func (o *output) emitOnce(ctx, whole context.Context) error {
 	if err := o.create(whole, true); err != nil {
 		return err
 	}
-	var w io.Writer = o.file
 	opt := EmitOptions{Jobs: o.b.opt.Jobs, Memory: o.b.opt.Memory, Events: o.b.opt.Events}
 	if o.keep != nil {
-		w = io.MultiWriter(o.file, o.keep)
 		opt.Sum = o.keep.Sum
 	}
 	r := &keptReader{o: o, open: map[digest.Digest]StoredBlob{}}
 	defer r.close()
-	written, err := Emit(ctx, o.layout, r.read, w, opt)
+	written, err := Emit(ctx, o.layout, r.read, o, opt)
 	if err != nil {
 		return err
 	}
@@ -165,7 +182,7 @@ type keptReader struct {
 func (r *keptReader) read(ctx context.Context, item int, dst []byte, first, n int64) error {
 	t := r.o.layout.Items[item].Tensor
 	if !r.o.has(item) {
-		return t.ReadRows(ctx, dst, first, n)
+		return readRows(ctx, t, dst, first, n)
 	}
 	k := r.o.kept[item]
 	blob, err := r.blob(ctx, k.Blob)
@@ -231,7 +248,7 @@ func (o *output) copyCached(ctx, whole context.Context) error {
 			return fmt.Errorf("%w: %w", errStale, err)
 		}
 		h.Write(buf[:n])
-		if _, err := o.file.Write(buf[:n]); err != nil {
+		if _, err := o.Write(buf[:n]); err != nil {
 			return err
 		}
 		off += n
@@ -303,5 +320,5 @@ func (o *output) commit() error {
 	}
 	err := o.file.Commit()
 	o.file = nil
-	return err
+	return o.fault(err)
 }

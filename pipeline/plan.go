@@ -62,6 +62,11 @@ func NewPlan(ctx context.Context, prj *Project) (*Plan, error) {
 	if err := p.link(ctx); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
+	for _, s := range sources {
+		if s.Refresh != nil {
+			s.Refresh()
+		}
+	}
 	return p, nil
 }
 
@@ -99,7 +104,7 @@ func (p *Plan) link(ctx context.Context) error {
 		}
 		next, err := st.Stage.Plan(ctx, m)
 		if err != nil {
-			return fmt.Errorf("%s: %s: %w", st.Where, st.Stage.Name(), err)
+			return fmt.Errorf("%s: %s: %w", st.Where, st.Stage.Name(), planFault(ctx, err))
 		}
 		m = next
 		p.Models = append(p.Models, m)
@@ -110,22 +115,19 @@ func (p *Plan) link(ctx context.Context) error {
 	for _, em := range p.Project.Emitters {
 		l, err := em.Emitter.Plan(ctx, m)
 		if err != nil {
-			return fmt.Errorf("%s: %w", em.Where, err)
+			return fmt.Errorf("%s: %w", em.Where, planFault(ctx, err))
 		}
 		if err := l.check(); err != nil {
 			return err
 		}
 		if l.MaxSize > 0 && l.Size > l.MaxSize {
-			return fmt.Errorf("%s: %w: %s is %d bytes, %d more than the %d that it may have",
-				em.Where, ErrTooLarge, l.File, l.Size, l.Size-l.MaxSize, l.MaxSize)
+			return fmt.Errorf("%s: %w: %w: %s is %d bytes, %d more than the %d that it may have",
+				em.Where, ErrRecipe, ErrTooLarge, l.File, l.Size, l.Size-l.MaxSize, l.MaxSize)
 		}
 		p.Layouts = append(p.Layouts, l)
 	}
 	return nil
 }
-
-// ErrTooLarge marks an output that does not fit its partition.
-var ErrTooLarge = errors.New("output too large")
 
 // Close releases the sources.
 func (p *Plan) Close() error {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+
+	"quern/internal/atomicfile"
 )
 
 // publish makes what was written final: the store's content, its record, the
@@ -25,18 +27,18 @@ func (b *build) publish(ctx context.Context) error {
 		if o.keep == nil {
 			continue
 		}
-		if err := o.keep.Commit(o.written.Digest); err != nil {
-			return fmt.Errorf("store: %w", err)
-		}
+		err := o.keep.Commit(o.written.Digest)
 		o.keep = nil
+		if err == nil {
+			continue
+		}
+		if err := b.storeFault(err); err != nil {
+			return err
+		}
 	}
 	rec := b.record()
-	if b.opt.Store != nil {
-		m, err := b.opt.Store.Record(ctx, rec)
-		if err != nil {
-			return fmt.Errorf("store: %w", err)
-		}
-		b.res.Manifest = &m
+	if err := b.keep(ctx, rec); err != nil {
+		return err
 	}
 	for i, o := range b.outs {
 		if err := o.commit(); err != nil {
@@ -47,7 +49,21 @@ func (b *build) publish(ctx context.Context) error {
 	}
 	b.finishStats()
 	b.res.Sources = rec.Sources
+	b.published = true
 	return b.saveLock(lock)
+}
+
+// keep records the build in the store.
+func (b *build) keep(ctx context.Context, rec *Record) error {
+	if !b.keeping() {
+		return nil
+	}
+	m, err := b.opt.Store.Record(ctx, rec)
+	if err != nil {
+		return b.storeFault(err)
+	}
+	b.res.Manifest = &m
+	return nil
 }
 
 func (b *build) newLock() *Lock {
@@ -69,13 +85,13 @@ func (b *build) saveLock(l *Lock) error {
 		if !folderWritable(filepath.Dir(p)) && !last {
 			continue
 		}
-		err := writeLock(p, l)
+		err := writeLock(p, l, atomicfile.Options{Before: b.opt.Before})
 		if err == nil {
 			b.res.Lock = p
 			return nil
 		}
-		if last {
-			return fmt.Errorf("lock file: %w", err)
+		if last || !atomicfile.IsReadOnly(err) {
+			return fmt.Errorf("the outputs are there, the lock file is not: %w", writeFault(p, 0, err))
 		}
 	}
 	return nil

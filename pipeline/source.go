@@ -25,6 +25,9 @@ type Source struct {
 	// Local lists the absolute paths of local files, which no output may
 	// overwrite.
 	Local []string
+	// Refresh, if set, brings Files and Local up to date: planning reads side
+	// files, such as those of the tokenizer, after the source was opened.
+	Refresh func()
 	// Fetch is set for sources that are read over a network.
 	Fetch Fetcher
 	// Digest computes the SHA-256 of the local files that have none, once, and

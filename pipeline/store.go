@@ -11,6 +11,12 @@ import (
 // Store is what a build asks of the artifact store. A nil Store is allowed:
 // nothing is found and nothing is kept.
 type Store interface {
+	// Hold keeps what the store has from being removed until release is
+	// called.
+	Hold(ctx context.Context) (release func(), err error)
+	// FreeBytes is the space that new content may take, and an error where
+	// nobody knows.
+	FreeBytes() (int64, error)
 	// Tensors finds kept bytes by derivation key. A key that is zero or not
 	// kept gives a Kept whose Blob is zero.
 	Tensors(ctx context.Context, keys []tensor.Key) ([]Kept, error)

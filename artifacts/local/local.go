@@ -115,6 +115,10 @@ func (s *Store) Dir() string { return s.dir }
 // The store makes it and never looks into it.
 func (s *Store) SpoolDir() string { return s.path(spoolDir) }
 
+// ReadOnly reports whether the store is known to take nothing. One that is not
+// may still turn out so at its first write.
+func (s *Store) ReadOnly() bool { return s.readOnly }
+
 // FreeBytes is the space left on the store's file system.
 func (s *Store) FreeBytes() (int64, error) { return atomicfile.FreeBytes(s.dir) }
 

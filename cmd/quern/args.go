@@ -1,60 +1,82 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 )
 
-// reorder moves the flags of a command before its arguments: the flag package
-// stops at the first argument, but people write quern build recipe.yaml -o out.
-// Everything after "--" stays an argument.
-func reorder(app *cli.App, args []string) []string {
-	if len(args) < 2 {
-		return args
+// line is a command line taken apart, so that flags may stand behind arguments
+// as people write them (quern build recipe.yaml -o out): the flag package stops
+// at the first argument.
+type line struct {
+	path  []string // program, command, subcommand
+	flags []string // with their values
+	plain []string // arguments
+	set   map[string]string
+	asIs  bool // the command takes its words as they are
+}
+
+// splitLine sorts the words of a command line. Everything after "--" is an
+// argument.
+func splitLine(app *cli.App, args []string) line {
+	l := line{set: map[string]string{}}
+	if len(args) == 0 {
+		return l
 	}
-	out := args[:1:1]
+	l.path = args[:1:1]
 	rest := args[1:]
-	commands := app.Commands
-	var cmd *cli.Command
+	commands, flags := app.Commands, app.Flags
 	for len(rest) > 0 {
 		next := find(commands, rest[0])
 		if next == nil {
 			break
 		}
-		cmd, commands = next, next.Subcommands
-		out, rest = append(out, rest[0]), rest[1:]
+		commands, flags = next.Subcommands, next.Flags
+		l.path, rest = append(l.path, rest[0]), rest[1:]
+		if next.SkipFlagParsing {
+			l.plain, l.asIs = rest, true
+			return l
+		}
 	}
-	if cmd == nil {
-		return args
-	}
-	value := takesValue(cmd)
-	var flags, plain []string
+	value := takesValue(flags)
 	for i := 0; i < len(rest); i++ {
 		a := rest[i]
 		if a == "--" {
-			plain = append(plain, rest[i+1:]...)
+			l.plain = append(l.plain, rest[i+1:]...)
 			break
 		}
 		if len(a) < 2 || a[0] != '-' {
-			plain = append(plain, a)
+			l.plain = append(l.plain, a)
 			continue
 		}
-		flags = append(flags, a)
-		name := strings.TrimLeft(a, "-")
-		if !strings.Contains(name, "=") && value[name] && i+1 < len(rest) {
+		l.flags = append(l.flags, a)
+		name, v, given := strings.Cut(strings.TrimLeft(a, "-"), "=")
+		if !given && value[name] && i+1 < len(rest) {
 			i++
-			flags = append(flags, rest[i])
+			v = rest[i]
+			l.flags = append(l.flags, v)
 		}
+		l.set[name] = v
 	}
-	out = append(out, flags...)
-	if len(plain) > 0 && len(plain[0]) > 0 {
-		// A first argument that looks like a flag was meant as an argument.
-		if plain[0][0] == '-' && len(plain[0]) > 1 {
-			out = append(out, "--")
-		}
+	return l
+}
+
+// has reports whether a flag was given with a value; a switch alone is "true".
+func (l line) has(name, value string) bool {
+	v, ok := l.set[name]
+	return ok && (v == value || v == "" && value == "true")
+}
+
+// args puts the line together again, flags first.
+func (l line) args() []string {
+	out := append(append([]string(nil), l.path...), l.flags...)
+	if !l.asIs && len(l.plain) > 0 && len(l.plain[0]) > 1 && l.plain[0][0] == '-' {
+		// It was meant as an argument, though it looks like a flag.
+		out = append(out, "--")
 	}
-	return append(out, plain...)
+	return append(out, l.plain...)
 }
 
 func find(commands []*cli.Command, name string) *cli.Command {
@@ -66,10 +88,10 @@ func find(commands []*cli.Command, name string) *cli.Command {
 	return nil
 }
 
-// takesValue lists the flags of a command that are followed by a value.
-func takesValue(c *cli.Command) map[string]bool {
+// takesValue lists the flags that are followed by a value.
+func takesValue(flags []cli.Flag) map[string]bool {
 	out := map[string]bool{}
-	for _, f := range c.Flags {
+	for _, f := range flags {
 		if d, ok := f.(cli.DocGenerationFlag); ok && d.TakesValue() {
 			for _, n := range f.Names() {
 				out[n] = true
@@ -77,4 +99,46 @@ func takesValue(c *cli.Command) map[string]bool {
 		}
 	}
 	return out
+}
+
+// groupAction is the action of what only has commands below it: name one of
+// them.
+func groupAction(name string, commands []*cli.Command) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if !c.Args().Present() {
+			return usagef("%s: a command is missing; %s --help lists them", name, name)
+		}
+		hint := ""
+		if s := cli.SuggestCommand(commands, c.Args().First()); s != "" {
+			hint = " (" + strings.ToLower(s[:1]) + s[1:] + ")"
+		}
+		return usagef("%s: unknown command %q%s; %s --help lists them", name, c.Args().First(), hint, name)
+	}
+}
+
+var flagName = regexp.MustCompile(`(^|[ :])-([a-z])`)
+
+// usageError turns the flag package's complaints into ours.
+func usageError(command string, flags []cli.Flag) cli.OnUsageErrorFunc {
+	return func(_ *cli.Context, err error, _ bool) error {
+		msg := err.Error()
+		if name, ok := strings.CutPrefix(msg, "flag provided but not defined: -"); ok {
+			msg = "unknown flag " + dashes(name)
+			if s := cli.SuggestFlag(flags, name, false); s != "" {
+				msg += " (did you mean " + s + "?)"
+			}
+		} else if name, ok := strings.CutPrefix(msg, "flag needs an argument: -"); ok {
+			msg = "flag " + dashes(name) + " needs a value"
+		} else {
+			msg = flagName.ReplaceAllString(msg, "$1--$2")
+		}
+		return usagef("%s: %s; %s --help", command, msg, command)
+	}
+}
+
+func dashes(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -27,8 +28,8 @@ func buildCommand() *cli.Command {
 		Usage:     "build the outputs of a recipe",
 		ArgsUsage: "RECIPE",
 		Description: "Plans the recipe, writes its outputs and keeps them in the store. A lock file beside the recipe\n" +
-			"(or in the output folder, where the recipe's folder is read-only) says what was read and written.\n\n" + appHelp,
-		Flags:  append(append(flags, workFlags()...), networkFlags()...),
+			"(or in the output folder, where the recipe's folder is read-only) says what was read and written.",
+		Flags:  slices.Concat(flags, workFlags(), networkFlags(), headerFlags()),
 		Action: runBuild,
 	}
 }
@@ -70,7 +71,7 @@ func runBuild(c *cli.Context) error {
 	out := c.String("out")
 	lockFile := pipeline.LockPath(recipePath)
 	lockPaths := []string{lockFile, filepath.Join(out, filepath.Base(lockFile))}
-	e, err := openEnvironment(c, rep)
+	e, err := openEnvironment(c, rep, true)
 	if err != nil {
 		return err
 	}
@@ -88,18 +89,15 @@ func runBuild(c *cli.Context) error {
 	}
 	opt := pipeline.BuildOptions{
 		OutDir: out, Store: e.buildStore(), Jobs: workers, Memory: mem, NoCache: c.Bool("no-cache"),
-		LockPaths: lockPaths, Locked: c.Bool("locked"), Events: rep,
+		LockPaths: lockPaths, Inputs: []string{recipePath}, Before: programOf(c).hooks.before, Locked: c.Bool("locked"), Events: rep,
 		Measure: gates.Worst, MeasureLimit: limit,
 	}
 	res, err := pipeline.Build(ctx, prj, opt)
 	rep.Close()
-	if c.Bool("json") && res != nil {
-		if jerr := printJSON(c.App.Writer, res); jerr != nil && err == nil {
-			err = jerr
-		}
-		return err
+	if res != nil {
+		programOf(c).doc = res
 	}
-	if err != nil {
+	if err != nil || c.Bool("json") {
 		return err
 	}
 	return printBuild(c.App.Writer, res)

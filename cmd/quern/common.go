@@ -1,9 +1,7 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
-	"io"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,6 +12,7 @@ import (
 	"quern/pipeline"
 	"quern/recipes"
 	"quern/stages/all"
+	"quern/stages/source"
 )
 
 func jsonFlag() cli.Flag {
@@ -36,6 +35,30 @@ func networkFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "offline", Usage: "send no request; use what is cached (also HF_HUB_OFFLINE=1)"},
 		&cli.StringFlag{Name: "endpoint", Usage: "the hub's `URL` (also HF_ENDPOINT)"},
 	}
+}
+
+func headerFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "max-header", Usage: "the longest header of a weight file that is read, a `SIZE` such as 200MiB; the default is each format's own limit"},
+		&cli.BoolFlag{Name: "rebuild-index", Usage: "leave the index of a checkpoint's shards aside and read the headers of the files that are there"},
+	}
+}
+
+// headers reads what headerFlags give.
+func headers(c *cli.Context) (source.Headers, error) {
+	h := source.Headers{Rebuild: c.Bool("rebuild-index")}
+	if !c.IsSet("max-header") {
+		return h, nil
+	}
+	n, err := recipes.ParseSize(c.String("max-header"))
+	if err != nil {
+		return h, usagef("--max-header: %v", err)
+	}
+	if n <= 0 {
+		return h, usagef("--max-header %s: a size over 0", c.String("max-header"))
+	}
+	h.Max = n
+	return h, nil
 }
 
 func storeFlag() cli.Flag {
@@ -82,13 +105,6 @@ func oneArg(c *cli.Context, what string) (string, error) {
 	return "", usagef("%s: one %s, not %d arguments (%q)", c.Command.Name, what, c.NArg(), c.Args().Slice())
 }
 
-func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
-}
-
 // project reads a recipe and makes it concrete.
 func project(c *cli.Context, e *environment) (*recipes.Recipe, *pipeline.Project, error) {
 	path, err := oneArg(c, "a recipe")
@@ -97,10 +113,7 @@ func project(c *cli.Context, e *environment) (*recipes.Recipe, *pipeline.Project
 	}
 	r, err := recipes.ReadFile(path, recipes.Options{Set: c.StringSlice("set")})
 	if err != nil {
-		if isNotExist(err) {
-			return nil, nil, usagef("%v", err)
-		}
-		return nil, nil, err
+		return nil, nil, recipeError(err)
 	}
 	env, err := e.sources()
 	if err != nil {
@@ -113,18 +126,13 @@ func project(c *cli.Context, e *environment) (*recipes.Recipe, *pipeline.Project
 	return r, p, nil
 }
 
-func warnf(c *cli.Context, format string, args ...any) {
-	fmt.Fprintf(c.App.ErrWriter, "warning: "+format+"\n", args...)
-}
-
-// isTerminal reports whether w is a terminal whose width tables may use.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
+// recipeError makes a recipe that cannot be read bad usage, as one is that
+// cannot be understood.
+func recipeError(err error) error {
+	if errors.Is(err, recipes.ErrRecipe) {
+		return err
 	}
-	st, err := f.Stat()
-	return err == nil && st.Mode()&os.ModeCharDevice != 0
+	return usagef("%v", err)
 }
 
 // makeParent makes the folder that a file goes into.

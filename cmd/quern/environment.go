@@ -10,6 +10,7 @@ import (
 	"quern/artifacts"
 	"quern/artifacts/local"
 	"quern/hub"
+	"quern/internal/atomicfile"
 	"quern/pipeline"
 	"quern/stages/source"
 )
@@ -19,8 +20,13 @@ import (
 type environment struct {
 	c      *cli.Context
 	events pipeline.Events
-	store  *local.Store // nil with --no-store or when it cannot be opened
+	store  *local.Store // nil with --no-store or when there can be none
 	pins   map[string]string
+}
+
+// warn says what the user should know.
+func (e *environment) warn(format string, args ...any) {
+	e.events.Event(pipeline.Event{Kind: pipeline.EventWarning, Message: fmt.Sprintf(format, args...)})
 }
 
 // storeFolder is where the store is: the flag or its environment variable,
@@ -36,22 +42,55 @@ func storeFolder(c *cli.Context) (string, error) {
 	return filepath.Join(dir, "quern"), nil
 }
 
-// openEnvironment opens the store, making it if it is not there.
-func openEnvironment(c *cli.Context, events pipeline.Events) (*environment, error) {
+// openEnvironment opens the store, making it if it is not there. A command that
+// can do without does so where nobody has chosen a store and there is no place
+// for one.
+func openEnvironment(c *cli.Context, events pipeline.Events, canDoWithout bool) (*environment, error) {
 	e := &environment{c: c, events: events}
 	if c.Bool("no-store") {
 		return e, nil
 	}
+	canDoWithout = canDoWithout && c.String("store") == ""
 	dir, err := storeFolder(c)
+	if err != nil && canDoWithout {
+		e.warn("%v; nothing is kept", err)
+		return e, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	st, err := local.Open(c.Context, dir, local.Options{})
-	if err != nil {
-		return nil, fmt.Errorf("store %s: %w", dir, err)
+	p := programOf(c)
+	opt := p.hooks.store
+	if opt.Before == nil {
+		opt.Before = p.hooks.before
 	}
-	e.store = st
-	return e, nil
+	e.store, err = local.Open(c.Context, dir, opt)
+	if err != nil && canDoWithout && atomicfile.IsReadOnly(err) {
+		e.warn("%v; nothing is kept", err)
+		return e, nil
+	}
+	if atomicfile.IsDiskFull(err) {
+		return nil, fmt.Errorf("%w; make room, choose another with --store, or do without with --no-store", err)
+	}
+	return e, err
+}
+
+// spool is where downloads are kept, or "" where nothing can be.
+func (e *environment) spool() string {
+	if e.store == nil {
+		return ""
+	}
+	if !e.store.ReadOnly() {
+		f, err := atomicfile.CreateIn(e.store.SpoolDir(), atomicfile.Options{Before: programOf(e.c).hooks.before})
+		if err == nil {
+			f.Abort()
+			return e.store.SpoolDir()
+		}
+		if !atomicfile.IsReadOnly(err) {
+			return e.store.SpoolDir() // whoever writes there says what is wrong
+		}
+	}
+	return ""
 }
 
 // buildStore is the store as builds use it.
@@ -85,7 +124,11 @@ func (e *environment) pin(paths []string) error {
 
 // sources is how recipes reach their sources.
 func (e *environment) sources() (source.Env, error) {
-	env := source.Env{Digests: &source.Digests{}}
+	h, err := headers(e.c)
+	if err != nil {
+		return source.Env{}, err
+	}
+	env := source.Env{Digests: &source.Digests{}, Headers: h}
 	if e.store != nil {
 		env.Digests.Keeper = e.store
 		env.Artifacts = source.FromStore(e.store)
@@ -99,9 +142,7 @@ func (e *environment) sources() (source.Env, error) {
 	}
 	opt.Offline = opt.Offline || e.c.Bool("offline")
 	opt.UserAgent = "quern/" + version
-	if e.store != nil {
-		opt.SpoolDir = e.store.SpoolDir()
-	}
+	opt.SpoolDir = e.spool()
 	opt.Events = func(ev hub.Event) {
 		kind := pipeline.EventNote
 		if ev.Kind == hub.EventWarning || ev.Kind == hub.EventRepair {

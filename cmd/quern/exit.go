@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 
+	"quern/artifacts"
+	"quern/internal/atomicfile"
 	"quern/pipeline"
 	"quern/recipes"
 )
@@ -40,7 +42,7 @@ func exitCode(err error) int {
 		return exitDone
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.Is(err, errUsage), errors.Is(err, recipes.ErrRecipe), errors.Is(err, pipeline.ErrRecipe):
+	case isUsage(err):
 		return exitUsage
 	case errors.Is(err, errVerify), errors.Is(err, pipeline.ErrGate), errors.Is(err, pipeline.ErrLocked):
 		return exitVerify
@@ -48,6 +50,20 @@ func exitCode(err error) int {
 		return exitSource
 	}
 	return exitFailed
+}
+
+// isUsage finds what the user has to change: the command line, the recipe, or a
+// name or folder that one of them gives.
+func isUsage(err error) bool {
+	for _, target := range []error{
+		errUsage, recipes.ErrRecipe, pipeline.ErrRecipe, pipeline.ErrSameFile, pipeline.ErrOutput,
+		artifacts.ErrName, artifacts.ErrAmbiguous, artifacts.ErrNotStore, atomicfile.ErrNotRegular,
+	} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
 }
 
 // isNotExist reports whether a file that the user named is not there.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -32,22 +33,24 @@ func inspectCommand() *cli.Command {
 		Usage:     "show what a file, a model folder or a repository holds",
 		ArgsUsage: "FILE|FOLDER|hf:REPO[@REVISION]",
 		Description: "Reads headers only: of a repository a few ranges, not its files. A GGUF file with faults or with types\n" +
-			"newer than this program is shown as far as it can be read, with what is wrong.\n\n" + appHelp,
-		Flags:  append([]cli.Flag{jsonFlag(), progressFlag(), storeFlag()}, networkFlags()...),
+			"newer than this program is shown as far as it can be read, with what is wrong.",
+		Flags:  slices.Concat([]cli.Flag{jsonFlag(), progressFlag()}, networkFlags(), headerFlags()),
 		Action: runInspect,
 	}
 }
 
 // inspection is the document of quern inspect --json.
 type inspection struct {
-	Name     string               `json:"name"`
-	Format   string               `json:"format"`
-	Size     int64                `json:"size"`
-	Commit   string               `json:"commit,omitempty"`
-	Details  []field              `json:"details"`
-	Metadata []metadataEntry      `json:"metadata"`
-	Tensors  []inspectedTensor    `json:"tensors"`
-	Files    []model.FileInfo     `json:"files,omitempty"`
+	Name     string                `json:"name"`
+	Format   string                `json:"format"`
+	Size     int64                 `json:"size"`
+	Commit   string                `json:"commit,omitempty"`
+	Details  []field               `json:"details"`
+	Metadata []metadataEntry       `json:"metadata"`
+	Tensors  []inspectedTensor     `json:"tensors"`
+	Files    []pipeline.SourceFile `json:"files,omitempty"`
+	// Ignored are weight files that are no part of the model.
+	Ignored  []string             `json:"ignored,omitempty"`
 	Problems []string             `json:"problems"`
 	Fetched  *pipeline.FetchStats `json:"fetch,omitempty"`
 }
@@ -93,22 +96,26 @@ func runInspect(c *cli.Context) error {
 		doc.Problems = []string{}
 	}
 	if c.Bool("json") {
-		return printJSON(c.App.Writer, doc)
+		return printJSON(c, doc)
 	}
 	return printInspection(c.App.Writer, doc)
 }
 
 func inspect(c *cli.Context, what string) (*inspection, error) {
 	ctx := c.Context
-	if strings.HasPrefix(what, "hf:") {
-		return inspectRepo(c, strings.TrimPrefix(what, "hf:"))
+	h, err := headers(c)
+	if err != nil {
+		return nil, err
+	}
+	if ref, ok := strings.CutPrefix(what, "hf:"); ok {
+		return inspectRepo(c, ref, h)
 	}
 	st, err := os.Stat(what)
 	if err != nil {
 		return nil, err
 	}
 	if st.IsDir() {
-		srcs, err := source.Open(ctx, source.Env{Digests: &source.Digests{}}, []recipes.Source{{Name: "base", Kind: recipes.SourceDir, Value: absolute(what)}})
+		srcs, err := source.Open(ctx, source.Env{Digests: &source.Digests{}, Headers: h}, []recipes.Source{{Name: "base", Kind: recipes.SourceDir, Value: absolute(what)}})
 		if err != nil {
 			return nil, err
 		}
@@ -120,7 +127,7 @@ func inspect(c *cli.Context, what string) (*inspection, error) {
 		return nil, err
 	}
 	defer blob.Close()
-	return inspectFile(ctx, filepath.Base(what), blob)
+	return inspectFile(ctx, filepath.Base(what), blob, h)
 }
 
 func absolute(p string) string {
@@ -130,18 +137,18 @@ func absolute(p string) string {
 	return p
 }
 
-func inspectFile(ctx context.Context, name string, blob tensor.Blob) (*inspection, error) {
+func inspectFile(ctx context.Context, name string, blob tensor.Blob, h source.Headers) (*inspection, error) {
 	format, err := verify.Sniff(ctx, name, blob)
 	if err != nil {
 		return nil, err
 	}
 	switch format {
 	case verify.GGUF:
-		return inspectGGUF(ctx, name, blob)
+		return inspectGGUF(ctx, name, blob, h)
 	case verify.KMCU:
 		return inspectKMCU(ctx, name, blob)
 	}
-	f, err := safetensors.Open(ctx, name, blob, safetensors.Options{})
+	f, err := safetensors.Open(ctx, name, blob, safetensors.Options{MaxHeader: h.Max})
 	if err != nil {
 		return nil, err
 	}
@@ -178,8 +185,8 @@ func listTensors(ts []*tensor.Tensor, files bool) []inspectedTensor {
 	return out
 }
 
-func inspectGGUF(ctx context.Context, name string, blob tensor.Blob) (*inspection, error) {
-	f, err := gguf.Open(ctx, name, blob, gguf.Options{Partial: true})
+func inspectGGUF(ctx context.Context, name string, blob tensor.Blob, h source.Headers) (*inspection, error) {
+	f, err := gguf.Open(ctx, name, blob, gguf.Options{Partial: true, MaxHeader: h.Max})
 	if err != nil {
 		return nil, err
 	}
@@ -255,9 +262,9 @@ func inspectModel(ctx context.Context, src *pipeline.Source) (*inspection, error
 	m := src.Model
 	doc := &inspection{Name: m.Name, Commit: src.Commit, Tensors: listTensors(m.Tensors, true)}
 	for _, f := range src.Files {
-		doc.Files = append(doc.Files, model.FileInfo{Path: f.Path, Size: f.Size, SHA256: f.SHA256})
 		doc.Size += f.Size
 	}
+	doc.Files, doc.Ignored = src.Files, m.Ignored
 	for _, n := range m.Notes {
 		doc.Problems = append(doc.Problems, n.String())
 	}
@@ -280,7 +287,7 @@ func inspectModel(ctx context.Context, src *pipeline.Source) (*inspection, error
 	return doc, nil
 }
 
-func inspectRepo(c *cli.Context, ref string) (*inspection, error) {
+func inspectRepo(c *cli.Context, ref string, h source.Headers) (*inspection, error) {
 	if _, err := hub.ParseRef(ref); err != nil {
 		return nil, usagef("hf:%s: %v", ref, err)
 	}
@@ -294,7 +301,7 @@ func inspectRepo(c *cli.Context, ref string) (*inspection, error) {
 	if err != nil {
 		return nil, err
 	}
-	src, err := env.Hub.Repo(c.Context, "base", ref)
+	src, err := env.Hub.Repo(c.Context, "base", ref, h)
 	if err != nil {
 		return nil, err
 	}
@@ -332,6 +339,9 @@ func printInspection(w io.Writer, doc *inspection) error {
 		for _, f := range doc.Files {
 			fmt.Fprintf(w, "  %s  %d bytes\n", f.Path, f.Size)
 		}
+	}
+	for _, f := range doc.Ignored {
+		fmt.Fprintf(w, "not read: %s\n", f)
 	}
 	fmt.Fprintln(w, "tensors")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

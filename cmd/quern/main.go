@@ -5,11 +5,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 )
@@ -20,34 +20,32 @@ var version = "dev"
 // errInterrupted is the cause of a context that a signal ended.
 var errInterrupted = errors.New("interrupted")
 
+// patience is how long a command may take to stop after a signal. Then the
+// process ends as it stands, which it may at any moment: what is unfinished has
+// no final name.
+const patience = 700 * time.Millisecond
+
 func main() {
 	ctx, cancel := context.WithCancelCause(context.Background())
+	p := newProgram(os.Args, os.Stdin, os.Stdout, os.Stderr)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-signals
 		cancel(errInterrupted)
-		// A second signal ends the process at once, as users expect of a
-		// program that seems to hang. Unfinished files have temporary names.
-		<-signals
-		os.Exit(exitInterrupted)
+		select {
+		case <-signals:
+		case <-time.After(patience):
+		}
+		os.Exit(p.finish(errInterrupted))
 	}()
-	os.Exit(run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(p.run(ctx))
 }
 
 // run is the whole program but for signals and the process's end, so that tests
 // can call it.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	app := newApp(in, out, errOut)
-	err := app.RunContext(ctx, reorder(app, args))
-	if cause := context.Cause(ctx); cause != nil && err != nil {
-		err = cause
-	}
-	code := exitCode(err)
-	if err != nil {
-		fmt.Fprintf(errOut, "quern: %v\n", err)
-	}
-	return code
+	return newProgram(args, in, out, errOut).run(ctx)
 }
 
 const appHelp = `Exit codes:
@@ -58,30 +56,20 @@ const appHelp = `Exit codes:
    4    source or network failed
    130  interrupted`
 
-func newApp(in io.Reader, out, errOut io.Writer) *cli.App {
+// newApp describes the command line.
+func newApp(p *program) *cli.App {
 	app := &cli.App{
-		Name:                 "quern",
-		Usage:                "grind published language models into files for small devices",
-		Version:              version,
-		Description:          appHelp,
-		Reader:               in,
-		Writer:               out,
-		ErrWriter:            errOut,
-		EnableBashCompletion: true,
-		HideHelpCommand:      true,
-		Suggest:              true,
-		// Errors are printed and turned into an exit code in run alone.
-		ExitErrHandler: func(*cli.Context, error) {},
-		OnUsageError:   usageError,
-		CommandNotFound: func(c *cli.Context, name string) {
-			// The library ignores what this returns; Action below fails.
-		},
-		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return usagef("unknown command %q; quern --help lists them", c.Args().First())
-			}
-			return cli.ShowAppHelp(c)
-		},
+		Name:        "quern",
+		Usage:       "grind published language models into files for small devices",
+		Version:     version,
+		Description: appHelp,
+		Reader:      p.in,
+		Writer:      p.out,
+		ErrWriter:   p.errOut,
+		// Errors are printed and turned into an exit code in program alone.
+		ExitErrHandler:  func(*cli.Context, error) {},
+		HideHelpCommand: true,
+		Metadata:        map[string]any{programKey: p},
 		Commands: []*cli.Command{
 			buildCommand(),
 			planCommand(),
@@ -90,19 +78,39 @@ func newApp(in io.Reader, out, errOut io.Writer) *cli.App {
 			storeCommand(),
 			schemaCommand(),
 			completionCommand(),
+			completeCommand(),
 		},
 	}
+	app.OnUsageError = usageError(app.Name, app.Flags)
+	unknown := groupAction(app.Name, app.Commands)
+	app.Action = func(c *cli.Context) error {
+		if c.Args().Present() {
+			return unknown(c)
+		}
+		return cli.ShowAppHelp(c)
+	}
 	for _, c := range app.Commands {
-		setUsageErrors(c)
+		finishCommand(app.Name, c)
 	}
 	return app
 }
 
-func setUsageErrors(c *cli.Command) {
-	c.OnUsageError = usageError
+// finishCommand gives a command what all have.
+func finishCommand(parent string, c *cli.Command) {
+	name := parent + " " + c.Name
+	c.OnUsageError = usageError(name, c.Flags)
+	if len(c.Subcommands) > 0 {
+		c.HideHelpCommand = true
+		c.Action = groupAction(name, c.Subcommands)
+	}
+	switch {
+	case c.Hidden:
+	case c.Description == "":
+		c.Description = appHelp
+	default:
+		c.Description += "\n\n" + appHelp
+	}
 	for _, s := range c.Subcommands {
-		setUsageErrors(s)
+		finishCommand(name, s)
 	}
 }
-
-func usageError(_ *cli.Context, err error, _ bool) error { return usagef("%v", err) }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -12,7 +13,9 @@ import (
 )
 
 func planCommand() *cli.Command {
-	flags := []cli.Flag{setFlag(), jsonFlag(), progressFlag(), storeFlag(),
+	flags := []cli.Flag{
+		&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Value: ".", Usage: "the `FOLDER` that outputs would go to: its free space is looked at"},
+		setFlag(), jsonFlag(), progressFlag(), storeFlag(),
 		&cli.BoolFlag{Name: "no-store", Usage: "do not ask the store what it has"},
 		&cli.BoolFlag{Name: "no-cache", Usage: "plan as if the store had nothing"}}
 	return &cli.Command{
@@ -20,8 +23,8 @@ func planCommand() *cli.Command {
 		Usage:     "show what a recipe would write, to the byte, without reading weights",
 		ArgsUsage: "RECIPE",
 		Description: "Prints every tensor of every output: shape, source type, target type and why, bytes and offset; then\n" +
-			"the bytes to fetch, the memory the build would take and the exact size of each file.\n\n" + appHelp,
-		Flags:  append(append(flags, workFlags()...), networkFlags()...),
+			"the bytes to fetch, the memory the build would take and the exact size of each file.",
+		Flags:  slices.Concat(flags, workFlags(), networkFlags(), headerFlags()),
 		Action: runPlan,
 	}
 }
@@ -40,7 +43,7 @@ func runPlan(c *cli.Context) error {
 		return err
 	}
 	defer rep.Close()
-	e, err := openEnvironment(c, rep)
+	e, err := openEnvironment(c, rep, true)
 	if err != nil {
 		return err
 	}
@@ -61,8 +64,9 @@ func runPlan(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	doc.Notes = append(doc.Notes, doc.Space(c.String("out"), e.buildStore())...)
 	if c.Bool("json") {
-		return printJSON(c.App.Writer, doc)
+		return printJSON(c, doc)
 	}
 	return printPlan(c.App.Writer, doc)
 }

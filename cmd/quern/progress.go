@@ -27,21 +27,21 @@ type reporter interface {
 }
 
 func newReporter(c *cli.Context) (reporter, error) {
-	w := c.App.ErrWriter
+	p := programOf(c)
 	kind := c.String("progress")
 	if kind == "auto" {
 		kind = "plain"
-		if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		if f, ok := p.rawErr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 			kind = "bar"
 		}
 	}
 	switch kind {
 	case "bar":
-		return &bar{w: w}, nil
+		return &bar{w: p.rawErr, text: p.errOut}, nil
 	case "plain":
-		return &plain{w: w, now: time.Now, last: time.Now()}, nil
+		return &plain{w: p.errOut, now: time.Now, last: time.Now()}, nil
 	case "json":
-		return &jsonLines{enc: json.NewEncoder(w)}, nil
+		return &jsonLines{enc: json.NewEncoder(p.rawErr)}, nil
 	case "none":
 		return quiet{}, nil
 	}
@@ -108,9 +108,10 @@ func (p *plain) Close() {}
 
 // bar shows one live bar for the output being written.
 type bar struct {
-	mu  sync.Mutex
-	w   io.Writer
-	bar *progressbar.ProgressBar
+	mu   sync.Mutex
+	w    io.Writer // for the bar
+	text io.Writer // for lines
+	bar  *progressbar.ProgressBar
 }
 
 func (b *bar) Event(e pipeline.Event) {
@@ -122,9 +123,9 @@ func (b *bar) Event(e pipeline.Event) {
 			_ = b.bar.Clear()
 		}
 		if e.Kind == pipeline.EventWarning {
-			fmt.Fprint(b.w, "warning: ")
+			fmt.Fprint(b.text, "warning: ")
 		}
-		fmt.Fprintln(b.w, e.Message)
+		fmt.Fprintln(b.text, e.Message)
 	case pipeline.EventOutput:
 		b.finish()
 		b.bar = progressbar.NewOptions64(e.Total,

@@ -19,7 +19,7 @@ import (
 func storeCommand() *cli.Command {
 	sub := func(name, usage, args string, action func(*storeContext) error, flags ...cli.Flag) *cli.Command {
 		return &cli.Command{
-			Name: name, Usage: usage, ArgsUsage: args, Description: appHelp,
+			Name: name, Usage: usage, ArgsUsage: args,
 			Flags: append([]cli.Flag{jsonFlag(), progressFlag(), storeFlag()}, flags...),
 			Action: func(c *cli.Context) error {
 				s, err := openStore(c)
@@ -34,7 +34,7 @@ func storeCommand() *cli.Command {
 	return &cli.Command{
 		Name:        "store",
 		Usage:       "look after the store of built artifacts",
-		Description: "The store is an OCI image layout: any OCI tool reads it.\n\n" + appHelp,
+		Description: "The store is an OCI image layout: any OCI tool reads it.",
 		Subcommands: []*cli.Command{
 			sub("ls", "list names, or what the spool of downloads holds", "", storeList,
 				&cli.BoolFlag{Name: "spool", Usage: "list unfinished and kept downloads instead"}),
@@ -66,7 +66,7 @@ func openStore(c *cli.Context) (*storeContext, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := openEnvironment(c, rep)
+	e, err := openEnvironment(c, rep, false)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func storeList(s *storeContext) error {
 		return err
 	}
 	if s.Bool("json") {
-		return printJSON(s.App.Writer, u)
+		return printJSON(s.Context, u)
 	}
 	t := tabwriter.NewWriter(s.App.Writer, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "name\tdigest\tbytes\tof its own")
@@ -113,7 +113,7 @@ func spoolList(s *storeContext) error {
 		return err
 	}
 	if s.Bool("json") {
-		return printJSON(s.App.Writer, l)
+		return printJSON(s.Context, l)
 	}
 	t := tabwriter.NewWriter(s.App.Writer, 0, 0, 2, ' ', 0)
 	for _, x := range l.Snapshots {
@@ -152,7 +152,7 @@ func storeShow(s *storeContext) error {
 		return err
 	}
 	if s.Bool("json") {
-		return printJSON(s.App.Writer, struct {
+		return printJSON(s.Context, struct {
 			Manifest artifacts.Digest `json:"manifest"`
 			*artifacts.Build
 		}{d.Digest, b})
@@ -201,7 +201,7 @@ func storeTag(s *storeContext) error {
 		return err
 	}
 	if s.Bool("json") {
-		return printJSON(s.App.Writer, artifacts.Named{Name: a[1], Descriptor: d})
+		return printJSON(s.Context, artifacts.Named{Name: a[1], Descriptor: d})
 	}
 	_, err = fmt.Fprintf(s.App.Writer, "%s is %s\n", a[1], d.Digest)
 	return err
@@ -216,7 +216,7 @@ func storeUntag(s *storeContext) error {
 		return err
 	}
 	if s.Bool("json") {
-		return printJSON(s.App.Writer, map[string]string{"untagged": a[0]})
+		return printJSON(s.Context, map[string]string{"untagged": a[0]})
 	}
 	_, err = fmt.Fprintf(s.App.Writer, "%s is forgotten\n", a[0])
 	return err
@@ -236,7 +236,7 @@ func storeVerify(s *storeContext) error {
 		if found == nil {
 			found = []artifacts.Finding{}
 		}
-		if err := printJSON(s.App.Writer, found); err != nil {
+		if err := printJSON(s.Context, found); err != nil {
 			return err
 		}
 	} else {
@@ -278,7 +278,7 @@ func storeGC(s *storeContext) error {
 		return err
 	}
 	if s.Bool("json") {
-		return printJSON(s.App.Writer, struct {
+		return printJSON(s.Context, struct {
 			Plan   *local.GCPlan   `json:"plan"`
 			Result *local.GCResult `json:"result,omitempty"`
 			Spool  hub.CleanResult `json:"spool"`
@@ -356,7 +356,7 @@ func storeExport(s *storeContext) error {
 		return err
 	}
 	if s.Bool("json") {
-		return printJSON(s.App.Writer, done)
+		return printJSON(s.Context, done)
 	}
 	for _, x := range done {
 		fmt.Fprintf(s.App.Writer, "%s (%s)\n", x.Path, x.Method)

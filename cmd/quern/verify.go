@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -39,8 +40,8 @@ func verifyCommand() *cli.Command {
 		ArgsUsage: "FILE",
 		Description: "Without --against: reads the file strictly, looks for values that are not finite, and compares with what\n" +
 			"the store recorded when it was built. With --against: the largest and the RMS error, the signal-to-noise\n" +
-			"ratio and the cosine of every tensor, after the declared transforms.\n\n" + appHelp,
-		Flags:  append(append(flags, workFlags()...), networkFlags()...),
+			"ratio and the cosine of every tensor, after the declared transforms.",
+		Flags:  slices.Concat(flags, workFlags(), networkFlags(), headerFlags()),
 		Action: runVerify,
 	}
 }
@@ -63,7 +64,7 @@ func runVerify(c *cli.Context) error {
 		return err
 	}
 	defer rep.Close()
-	e, err := openEnvironment(c, rep)
+	e, err := openEnvironment(c, rep, true)
 	if err != nil {
 		return err
 	}
@@ -245,21 +246,12 @@ func (v *verifier) against(ctx context.Context, format verify.Format, got []*ten
 	report.Notes = append(report.Notes, how)
 	for _, m := range plan.Models {
 		for _, n := range m.Notes {
-			if s := n.String(); !contains(report.Notes, s) {
+			if s := n.String(); !slices.Contains(report.Notes, s) {
 				report.Notes = append(report.Notes, s)
 			}
 		}
 	}
 	return report, nil
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }
 
 // source reads --against.
@@ -293,7 +285,7 @@ func (v *verifier) declared(record *fileRecord) (*recipes.Recipe, string, error)
 	if p := v.c.String("recipe"); p != "" {
 		r, err := recipes.ReadFile(p, recipes.Options{})
 		if err != nil {
-			return nil, "", err
+			return nil, "", recipeError(err)
 		}
 		return r, "steps of " + p + " applied to the source", nil
 	}
@@ -375,8 +367,9 @@ func (v *verifier) write(report *verify.Report) error {
 			return err
 		}
 	}
+	programOf(v.c).doc = report
 	if v.c.Bool("json") {
-		return printJSON(v.c.App.Writer, report)
+		return nil
 	}
 	return verify.Table(v.c.App.Writer, report)
 }

@@ -9,6 +9,7 @@ import (
 
 	"quern/model"
 	hfgguf "quern/model/convert"
+	"quern/pipeline"
 	"quern/recipes"
 )
 
@@ -33,5 +34,9 @@ func (s *Stage) Plan(ctx context.Context, in *model.Model) (*model.Model, error)
 	if out == "" {
 		out = "f16"
 	}
-	return hfgguf.ToGGUF(ctx, in, hfgguf.Options{OutType: out, ModelName: s.p.ModelName})
+	m, err := hfgguf.ToGGUF(ctx, in, hfgguf.Options{OutType: out, ModelName: s.p.ModelName})
+	if err != nil {
+		return nil, pipeline.SourceFault(err) // the recipe's part in it was checked before
+	}
+	return m, nil
 }

@@ -91,7 +91,7 @@ func (w *work) ffn(multiple int64) error {
 			cols = id.Suffix != ".bias"
 			if cols {
 				if old, ok := widths[id.Role]; ok && old != t.Shape.RowLen() {
-					return fmt.Errorf("%w: tensor %s has rows of %d values, other layers %d", ErrPad, t.Name, t.Shape.RowLen(), old)
+					return fmt.Errorf("%w: tensor %s has rows of %d values, other layers %d", model.ErrTensors, t.Name, t.Shape.RowLen(), old)
 				}
 				widths[id.Role] = t.Shape.RowLen()
 			}
@@ -200,7 +200,7 @@ func (w *work) vocab(multiple int64) error {
 		}
 		rows := t.Shape[0]
 		if old >= 0 && rows != old {
-			return fmt.Errorf("%w: embedding and head have %d and %d rows", ErrPad, old, rows)
+			return fmt.Errorf("%w: embedding and head have %d and %d rows", model.ErrTensors, old, rows)
 		}
 		old = rows
 		p, err := view.Pad(t, up(rows, multiple), t.Shape[1])

@@ -19,6 +19,7 @@ import (
 	"quern/formats/gguf"
 	"quern/model"
 	"quern/model/convert"
+	"quern/pipeline"
 	"quern/recipes"
 	"quern/tensor"
 	"quern/tensor/view"
@@ -125,7 +126,7 @@ func (s *Stage) Plan(ctx context.Context, in *model.Model) (*model.Model, error)
 	if in.Form == model.HF {
 		g, err := convert.ToGGUF(ctx, in, convert.Options{OutType: s.intermediate()})
 		if err != nil {
-			return nil, err
+			return nil, pipeline.SourceFault(err)
 		}
 		in = g
 	}
@@ -168,7 +169,7 @@ type pick struct {
 func (s *Stage) assign(in *model.Model, order []int) ([]pick, error) {
 	m, err := mixModelOf(in)
 	if err != nil {
-		return nil, err
+		return nil, pipeline.SourceFault(err)
 	}
 	m.imatrix = s.imatrix
 	x := &mixer{ft: s.ft, m: m}

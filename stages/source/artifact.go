@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"quern/artifacts"
-	"quern/formats/gguf"
 	"quern/model"
 	"quern/pipeline"
 	"quern/tensor"
@@ -19,7 +18,7 @@ func FromStore(s artifacts.ReadStore) Artifacts { return stored{s} }
 
 type stored struct{ s artifacts.ReadStore }
 
-func (a stored) Artifact(ctx context.Context, name, ref string) (*pipeline.Source, error) {
+func (a stored) Artifact(ctx context.Context, name, ref string, h Headers) (*pipeline.Source, error) {
 	d, file, err := a.resolve(ctx, ref)
 	if err != nil {
 		return nil, err
@@ -42,9 +41,9 @@ func (a stored) Artifact(ctx context.Context, name, ref string) (*pipeline.Sourc
 		Close:  blob.Close,
 	}
 	open := func(context.Context, string) (tensor.Blob, error) {
-		return tensor.ReaderAtBlob(out.File, blob, blob.Size()), nil
+		return marked{tensor.ReaderAtBlob(out.File, blob, blob.Size())}, nil
 	}
-	m, _, err := model.LoadGGUF(ctx, out.File, open, gguf.Options{Source: name, Key: tensor.Derive("file", out.Digest.Hex())})
+	m, _, err := model.LoadGGUF(ctx, out.File, open, h.gguf(name, tensor.Derive("file", out.Digest.Hex())))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("artifact %s: %w", ref, err), blob.Close())
 	}

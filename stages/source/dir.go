@@ -202,7 +202,7 @@ func (d *folder) Open(ctx context.Context, p string) (tensor.Blob, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if o, ok := d.opened[p]; ok && o.blob != nil {
-		return counted{o.blob, &d.read}, nil
+		return counted{marked{o.blob}, &d.read}, nil
 	}
 	st, err := os.Stat(full)
 	if err != nil {
@@ -215,7 +215,7 @@ func (d *folder) Open(ctx context.Context, p string) (tensor.Blob, error) {
 	o := &opened{stat: st, blob: blob}
 	o.sha, o.has = d.lookup(full, st)
 	d.opened[p] = o
-	return counted{blob, &d.read}, nil
+	return counted{marked{blob}, &d.read}, nil
 }
 
 // used lists the opened files by path.

@@ -29,17 +29,37 @@ type Env struct {
 	Hub Remote
 	// Artifacts opens artifact: sources, nil refuses them.
 	Artifacts Artifacts
+	Headers
+}
+
+// Headers change how headers of weight files are read. The zero value is right
+// for most.
+type Headers struct {
+	// Max is the longest header accepted, in bytes; 0 means each format's own
+	// limit.
+	Max int64
+	// Rebuild leaves the index of a checkpoint's shards aside and takes the
+	// weights from the headers of the files at hand.
+	Rebuild bool
+}
+
+func (h Headers) hf(source string) model.HFOptions {
+	return model.HFOptions{Source: source, MaxHeader: h.Max, FromHeaders: h.Rebuild}
+}
+
+func (h Headers) gguf(source string, key tensor.Key) gguf.Options {
+	return gguf.Options{Source: source, Key: key, MaxHeader: h.Max}
 }
 
 // Remote opens sources that are reached over HTTP.
 type Remote interface {
-	Repo(ctx context.Context, name, ref string) (*pipeline.Source, error)
-	URL(ctx context.Context, name, url, sha256 string) (*pipeline.Source, error)
+	Repo(ctx context.Context, name, ref string, h Headers) (*pipeline.Source, error)
+	URL(ctx context.Context, name, url, sha256 string, h Headers) (*pipeline.Source, error)
 }
 
 // Artifacts opens what earlier builds have put into the store.
 type Artifacts interface {
-	Artifact(ctx context.Context, name, ref string) (*pipeline.Source, error)
+	Artifact(ctx context.Context, name, ref string, h Headers) (*pipeline.Source, error)
 }
 
 // Open opens the sources of a recipe in order. When one fails those before it
@@ -54,12 +74,23 @@ func Open(ctx context.Context, env Env, list []recipes.Source) ([]*pipeline.Sour
 					o.Close()
 				}
 			}
-			return nil, fmt.Errorf("%s: source %s: %w: %w", s.Pos, s.Name, pipeline.ErrSource, err)
+			return nil, fmt.Errorf("%s: source %s: %w", s.Pos, s.Name, pipeline.SourceFault(err))
 		}
 		src.Name, src.Kind, src.Ref = s.Name, string(s.Kind), s.Value
 		out = append(out, src)
 	}
 	return out, nil
+}
+
+// marked puts failed reads down to the source, whoever reads.
+type marked struct{ tensor.Blob }
+
+func (m marked) ReadAt(ctx context.Context, p []byte, off int64) error {
+	err := m.Blob.ReadAt(ctx, p, off)
+	if err != nil && ctx.Err() == nil {
+		return pipeline.SourceFault(err)
+	}
+	return err
 }
 
 func open(ctx context.Context, env Env, s recipes.Source) (*pipeline.Source, error) {
@@ -81,22 +112,22 @@ func open(ctx context.Context, env Env, s recipes.Source) (*pipeline.Source, err
 			return nil, fmt.Errorf("%w: no network here", ErrKind)
 		}
 		if s.Kind == recipes.SourceHF {
-			return env.Hub.Repo(ctx, s.Name, s.Value)
+			return env.Hub.Repo(ctx, s.Name, s.Value, env.Headers)
 		}
-		return env.Hub.URL(ctx, s.Name, s.Value, s.SHA256)
+		return env.Hub.URL(ctx, s.Name, s.Value, s.SHA256, env.Headers)
 	case recipes.SourceArtifact:
 		if env.Artifacts == nil {
 			return nil, fmt.Errorf("%w: there is no store to take artifacts from", ErrKind)
 		}
-		return env.Artifacts.Artifact(ctx, s.Name, s.Value)
+		return env.Artifacts.Artifact(ctx, s.Name, s.Value, env.Headers)
 	}
 	return nil, fmt.Errorf("%w: kind %q", ErrKind, s.Kind)
 }
 
 // describe puts the folder's view of itself into a Source.
 func (d *folder) describe(src *pipeline.Source) *pipeline.Source {
-	src.Files = d.sourceFiles()
-	src.Local = d.local()
+	src.Refresh = func() { src.Files, src.Local = d.sourceFiles(), d.local() }
+	src.Refresh()
 	opened := d.read.Load() // headers
 	src.Read = func() int64 { return d.read.Load() - opened }
 	src.Check = d.check
@@ -116,7 +147,7 @@ func openDir(ctx context.Context, env Env, name, root string) (*pipeline.Source,
 	if err != nil {
 		return nil, err
 	}
-	m, err := model.LoadHF(ctx, d, model.HFOptions{Source: name})
+	m, err := model.LoadHF(ctx, d, env.Headers.hf(name))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", root, err), d.close())
 	}
@@ -133,7 +164,7 @@ func openGGUF(ctx context.Context, env Env, s recipes.Source, file string) (*pip
 		return nil, errors.Join(fmt.Errorf("%s: %w", file, err), d.close())
 	}
 	load := func(key tensor.Key) (*model.Model, error) {
-		m, _, err := model.LoadGGUF(ctx, filepath.Base(file), d.Open, gguf.Options{Source: s.Name, Key: key})
+		m, _, err := model.LoadGGUF(ctx, filepath.Base(file), d.Open, env.Headers.gguf(s.Name, key))
 		return m, err
 	}
 	m, err := load(tensor.Key{})

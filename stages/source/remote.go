@@ -49,10 +49,11 @@ func (r *repo) ReadFile(ctx context.Context, p string, limit int64) ([]byte, err
 
 func (r *repo) Open(ctx context.Context, p string) (tensor.Blob, error) {
 	b, err := r.Snapshot.Open(ctx, p)
-	if err == nil {
-		r.note(p)
+	if err != nil {
+		return nil, err
 	}
-	return b, err
+	r.note(p)
+	return marked{b}, nil
 }
 
 func (r *repo) sourceFiles() []pipeline.SourceFile {
@@ -80,7 +81,7 @@ func fileKey(f hub.File) tensor.Key {
 	}
 }
 
-func (r *remote) Repo(ctx context.Context, name, ref string) (*pipeline.Source, error) {
+func (r *remote) Repo(ctx context.Context, name, ref string, h Headers) (*pipeline.Source, error) {
 	parsed, err := hub.ParseRef(ref)
 	if err != nil {
 		return nil, err
@@ -93,23 +94,23 @@ func (r *remote) Repo(ctx context.Context, name, ref string) (*pipeline.Source, 
 	for _, f := range snap.Files() {
 		rp.files[f.Path] = f
 	}
-	m, err := rp.load(ctx, name)
+	m, err := rp.load(ctx, name, h)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", parsed, err), snap.Close())
 	}
-	return &pipeline.Source{
-		Model: m, Commit: snap.Commit, Files: rp.sourceFiles(), Close: snap.Close,
-		Fetch: &snapshotFetch{snap},
-	}, nil
+	src := &pipeline.Source{Model: m, Commit: snap.Commit, Close: snap.Close, Fetch: &snapshotFetch{snap}}
+	src.Refresh = func() { src.Files = rp.sourceFiles() }
+	src.Refresh()
+	return src, nil
 }
 
 // load opens the repository's model: a checkpoint by its config.json, else the
 // only GGUF file there is.
-func (r *repo) load(ctx context.Context, name string) (*model.Model, error) {
+func (r *repo) load(ctx context.Context, name string, h Headers) (*model.Model, error) {
 	if _, ok := r.files[model.ConfigName]; ok {
-		return model.LoadHF(ctx, r, model.HFOptions{Source: name, FileKey: func(fi model.FileInfo) tensor.Key {
-			return fileKey(r.files[fi.Path])
-		}})
+		opt := h.hf(name)
+		opt.FileKey = func(fi model.FileInfo) tensor.Key { return fileKey(r.files[fi.Path]) }
+		return model.LoadHF(ctx, r, opt)
 	}
 	first := map[string]bool{}
 	for p := range r.files {
@@ -129,7 +130,7 @@ func (r *repo) load(ctx context.Context, name string) (*model.Model, error) {
 	}
 	for p := range first {
 		key := fileKey(r.files[p])
-		m, _, err := model.LoadGGUF(ctx, p, r.Open, gguf.Options{Source: name, Key: key})
+		m, _, err := model.LoadGGUF(ctx, p, r.Open, h.gguf(name, key))
 		return m, err
 	}
 	return nil, nil
@@ -169,7 +170,7 @@ func stats(s hub.Stats) pipeline.FetchStats {
 }
 
 // URL opens a single file at an address. A GGUF file is a model.
-func (r *remote) URL(ctx context.Context, name, url, sha256 string) (*pipeline.Source, error) {
+func (r *remote) URL(ctx context.Context, name, url, sha256 string, h Headers) (*pipeline.Source, error) {
 	f, err := r.c.OpenURL(ctx, url, hub.URLOptions{SHA256: sha256})
 	if err != nil {
 		return nil, err
@@ -201,8 +202,8 @@ func (r *remote) URL(ctx context.Context, name, url, sha256 string) (*pipeline.S
 	if string(magic) != "GGUF" {
 		return src, nil
 	}
-	open := func(context.Context, string) (tensor.Blob, error) { return f, nil }
-	m, _, err := model.LoadGGUF(ctx, f.Name(), open, gguf.Options{Source: name, Key: key})
+	open := func(context.Context, string) (tensor.Blob, error) { return marked{f}, nil }
+	m, _, err := model.LoadGGUF(ctx, f.Name(), open, h.gguf(name, key))
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
