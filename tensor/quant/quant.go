@@ -31,7 +31,8 @@ type Codec interface {
 	Decoder
 	// EncodeRow writes one row of len(src) values to dst. weights is the
 	// row's importance (len(src) values, each >= 0) or nil. Types that ggml
-	// quantizes without weights ignore it. src must be finite: see Scan. A
+	// quantizes without weights ignore it; see DeadWeights for zeros. src must
+	// be finite: see Scan. A
 	// block whose scale is beyond the type's range is written with an
 	// infinite scale, which FirstBadBlock finds.
 	EncodeRow(dst []byte, src, weights []float32)

@@ -41,9 +41,3 @@ var decoders = [...]Decoder{
 
 	tensor.KMCUQ4: kmcuQ4{},
 }
-
-// NeedsWeights reports whether ggml refuses to quantize to t without importance
-// weights. The encoders here take nil weights as all ones for these types.
-func NeedsWeights(t tensor.Type) bool {
-	return t == tensor.IQ1_S || t == tensor.IQ2_XXS || t == tensor.IQ2_XS
-}
