@@ -31,9 +31,12 @@ const (
 	// DefaultMaxHeader is the header length that the reference library
 	// accepts.
 	DefaultMaxHeader = 100_000_000
-	// firstRead covers the header of nearly every file, so that a remote
-	// header costs one request, and two when it is longer.
-	firstRead = 128 << 10
+	// The first read covers the header of nearly every file, so that a remote
+	// header costs one request, and two when it is longer. It stays small
+	// against the file: the tensors behind the header may not be wanted.
+	minFirstRead  = 4 << 10
+	maxFirstRead  = 128 << 10
+	firstReadPart = 256
 
 	metadataKey = "__metadata__"
 )
@@ -108,13 +111,17 @@ func Open(ctx context.Context, name string, blob tensor.Blob, opt Options) (*Fil
 	return f, nil
 }
 
+func firstRead(size int64) int64 {
+	return min(size, max(minFirstRead, min(size/firstReadPart, maxFirstRead)))
+}
+
 // readHeader returns the first 8+N bytes in at most two reads.
 func readHeader(ctx context.Context, blob tensor.Blob, opt Options) ([]byte, error) {
 	size := blob.Size()
 	if size == 0 {
 		return nil, fmt.Errorf("%w: the file is empty", ErrTruncated)
 	}
-	head := make([]byte, min(size, firstRead))
+	head := make([]byte, firstRead(size))
 	if err := blob.ReadAt(ctx, head, 0); err != nil {
 		return nil, err
 	}
