@@ -149,7 +149,7 @@ func (o outType) apply(g *model.Model, items []item, opt Options, scratch *buffe
 		if it.note != "" {
 			why += "; " + it.note
 		}
-		t, err := newCast(it.t, name, to, slices.Contains(opt.AllowNonFinite, name), scratch)
+		t, err := newCast(it.t, name, to, slices.Contains(opt.AllowNonFinite, name))
 		if err != nil {
 			return err
 		}

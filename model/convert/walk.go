@@ -225,7 +225,7 @@ func (w *walker) sameType(parts []*tensor.Tensor) error {
 		return nil
 	}
 	for i, t := range parts {
-		c, err := newCast(t, t.Name, tensor.F32, true, w.scratch)
+		c, err := newCast(t, t.Name, tensor.F32, true)
 		if err != nil {
 			return err
 		}

@@ -37,7 +37,7 @@ func fromF8E4M3(b byte) float32 {
 	case abs == 0x7f:
 		return math.Float32frombits(sign | 0x7fc00000)
 	case abs < 8: // subnormal: mmm * 2^-9, exact
-		return math.Float32frombits(sign | math.Float32bits(float32(abs)*(1.0/512)))
+		return math.Float32frombits(sign | math.Float32bits(float32(float32(abs)*(1.0/512))))
 	}
 	return math.Float32frombits(sign | (abs<<20 + 120<<23))
 }

@@ -29,7 +29,7 @@ func FromF16(h uint16) float32 {
 	case abs < 0x0400:
 		// The product with a power of two is exact: a subnormal half is a
 		// normal float32.
-		return math.Float32frombits(sign | math.Float32bits(float32(abs)*(1.0/(1<<24))))
+		return math.Float32frombits(sign | math.Float32bits(float32(float32(abs)*(1.0/(1<<24)))))
 	}
 	return math.Float32frombits(sign | (abs<<13 + 112<<23))
 }

@@ -36,13 +36,13 @@ func (iq1_M) Decode(dst []float32, src []byte) {
 		for r := range 32 {
 			b := r / 2
 			qh := src[32+b] >> (r & 1 * 4)
-			dl := d * float32(2*(sc[b/4]>>(3*(b%4))&7)+1)
+			dl := float32(d * float32(2*(sc[b/4]>>(3*(b%4))&7)+1))
 			delta := float32(iq1Delta)
 			if qh&8 != 0 {
 				delta = -iq1Delta
 			}
 			for j, v := range g.value(int(src[r]) | int(qh&7)<<8) {
-				dst[8*r+j] = dl * (v + delta)
+				dst[8*r+j] = float32(dl * (v + delta))
 			}
 		}
 	}
@@ -58,7 +58,7 @@ func (iq1_M) EncodeRow(dst []byte, src, weights []float32) {
 			importance(w[:], src[:256], weights, sigma2)
 		} else {
 			for i, v := range src[:256] {
-				w[i] = v * v
+				w[i] = float32(v * v)
 			}
 		}
 		weights = after(weights, 256)
@@ -89,7 +89,7 @@ func (iq1_M) EncodeRow(dst []byte, src, weights []float32) {
 			d = sumqx / sumq2
 		}
 		var h [2]byte
-		putScale(h[:], d*1.1125)
+		putScale(h[:], float32(d*1.1125))
 		bits := binary.LittleEndian.Uint16(h[:])
 		for k := range sc {
 			binary.LittleEndian.PutUint16(dst[48+2*k:], sc[k]|bits>>(4*k)<<12)

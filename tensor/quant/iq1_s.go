@@ -26,7 +26,7 @@ func (iq1_S) Decode(dst []float32, src []byte) {
 		d := getScale(src)
 		for i := range 8 {
 			qh := binary.LittleEndian.Uint16(src[34+2*i:])
-			dl := d * float32(2*(qh>>12&7)+1)
+			dl := float32(d * float32(2*(qh>>12&7)+1))
 			delta := float32(iq1Delta)
 			if qh>>15 == 1 {
 				delta = -iq1Delta
@@ -34,7 +34,7 @@ func (iq1_S) Decode(dst []float32, src []byte) {
 			for l := range 4 {
 				e := int(src[2+4*i+l]) | int(qh>>(3*l)&7)<<8
 				for j, v := range g.value(e) {
-					dst[32*i+8*l+j] = dl * (v + delta)
+					dst[32*i+8*l+j] = float32(dl * (v + delta))
 				}
 			}
 		}
@@ -59,7 +59,7 @@ func (iq1_S) EncodeRow(dst []byte, src, weights []float32) {
 		}
 		d, ok := scaleCodes(codes[:], scales[:], 7)
 		if ok {
-			putScale(dst, d*1.125)
+			putScale(dst, float32(d*1.125))
 			for i, c := range codes {
 				qh[i] |= uint16(c|down[i]<<3) << 12
 			}

@@ -44,7 +44,7 @@ func sorted(x []float32, scale float32) *split {
 func (s *split) offer(i1, i2, shift int, sumqx, sumq2 float32) {
 	if sumq2 > 0 && sumqx*sumqx > s.best*sumq2 {
 		s.scale = sumqx / sumq2
-		s.best = s.scale * sumqx
+		s.best = float32(s.scale * sumqx)
 		s.i1, s.i2, s.shift = i1, i2, shift
 	}
 }
@@ -88,7 +88,7 @@ func iq1Entry(g *grid, codes []uint8, x, w []float32, scale float32, levels *[8]
 // multiplied by times, a small odd number.
 func addFit(sumqx, sumq2 float32, entry []uint8, x, w []float32, levels *[8]float32, times float32) (float32, float32) {
 	for j, c := range entry {
-		q := levels[c] * times
+		q := float32(levels[c] * times)
 		sumqx += float32(float32(w[j]*q) * x[j])
 		sumq2 += float32(float32(w[j]*q) * q)
 	}

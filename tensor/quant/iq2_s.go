@@ -23,7 +23,7 @@ func (iq2_S) Decode(dst []float32, src []byte) {
 		for r := range 32 {
 			e := int(src[2+r]) | int(src[66+r/4]>>(r%4*2)&3)<<8
 			s := src[74+r/4] >> (r / 2 & 1 * 4) & 15
-			db := d * (0.5 + float32(s)) * 0.25
+			db := float32(d * (0.5 + float32(s)) * 0.25)
 			place(dst[8*r:], g.value(e), db, src[34+r])
 		}
 	}
@@ -58,7 +58,7 @@ func (iq2_S) EncodeRow(dst []byte, src, weights []float32) {
 		if !ok {
 			continue
 		}
-		putScale(dst, d*0.9875)
+		putScale(dst, float32(d*0.9875))
 		for i := range 8 {
 			dst[74+i] = codes[2*i] | codes[2*i+1]<<4
 		}

@@ -28,7 +28,7 @@ func (iq2_XS) Decode(dst []float32, src []byte) {
 		for r := range 32 {
 			q := binary.LittleEndian.Uint16(src[2+2*r:])
 			s := src[66+r/4] >> (r / 2 & 1 * 4) & 15
-			db := d * (0.5 + float32(s)) * 0.25
+			db := float32(d * (0.5 + float32(s)) * 0.25)
 			place(dst[8*r:], g.value(int(q&511)), db, parity8(uint8(q>>9)))
 		}
 	}

@@ -28,7 +28,7 @@ func (iq2_XXS) Decode(dst []float32, src []byte) {
 		for i := range 8 {
 			b := src[2+8*i : 10+8*i]
 			bits := binary.LittleEndian.Uint32(b[4:])
-			db := d * (0.5 + float32(bits>>28)) * 0.25
+			db := float32(d * (0.5 + float32(bits>>28)) * 0.25)
 			for l := range 4 {
 				place(dst[32*i+8*l:], g.value(int(b[l])), db, parity8(uint8(bits>>(7*l)&127)))
 			}

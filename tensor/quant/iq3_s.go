@@ -28,7 +28,7 @@ func (iq3_S) Decode(dst []float32, src []byte) {
 		for r := range 64 {
 			e := int(src[2+r]) | int(src[66+r/8]>>(r%8)&1)<<8
 			s := src[106+r/16] >> (r / 8 & 1 * 4) & 15
-			db := d * float32(1+2*s)
+			db := float32(d * float32(1+2*s))
 			place(dst[4*r:], g.value(e), db, src[74+r/2]>>(r%2*4))
 		}
 	}
@@ -64,7 +64,7 @@ func (iq3_S) EncodeRow(dst []byte, src, weights []float32) {
 		if !ok {
 			continue
 		}
-		putScale(dst, d*1.033)
+		putScale(dst, float32(d*1.033))
 		for i := range 4 {
 			dst[106+i] = codes[2*i] | codes[2*i+1]<<4
 		}

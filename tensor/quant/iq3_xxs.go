@@ -26,7 +26,7 @@ func (iq3_XXS) Decode(dst []float32, src []byte) {
 		d := getScale(src)
 		for r := range 64 {
 			bits := binary.LittleEndian.Uint32(src[66+r/8*4:])
-			db := d * (0.5 + float32(bits>>28)) * 0.5
+			db := float32(d * (0.5 + float32(bits>>28)) * 0.5)
 			signs := parity8(uint8(bits >> (r / 2 % 4 * 7) & 127))
 			place(dst[4*r:], g.value(int(src[2+r])), db, signs>>(r%2*4))
 		}
@@ -64,7 +64,7 @@ func (iq3_XXS) EncodeRow(dst []byte, src, weights []float32) {
 			clear(dst[:98])
 			continue
 		}
-		putScale(dst, d*1.0125)
+		putScale(dst, float32(d*1.0125))
 		for i, c := range codes {
 			binary.LittleEndian.PutUint32(dst[66+4*i:], words[i]|uint32(c)<<28)
 		}

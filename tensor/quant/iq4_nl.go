@@ -25,8 +25,8 @@ func (iq4_NL) Decode(dst []float32, src []byte) {
 	for ; len(dst) >= 32; dst, src = dst[32:], src[18:] {
 		d := getScale(src)
 		for j, b := range src[2:18] {
-			dst[j] = iq4Values[b&15] * d
-			dst[j+16] = iq4Values[b>>4] * d
+			dst[j] = float32(iq4Values[b&15] * d)
+			dst[j+16] = float32(iq4Values[b>>4] * d)
 		}
 	}
 }
@@ -35,12 +35,12 @@ func (iq4_NL) EncodeRow(dst []byte, src, weights []float32) {
 	var q [32]uint8
 	for ; len(src) >= 32; dst, src = dst[18:], src[32:] {
 		x := src[:32]
-		sigma2 := sumSquares(x) * (2.0 / 32)
+		sigma2 := float32(sumSquares(x) * (2.0 / 32))
 		d := fitIQ4(x, weights, sigma2)
 		putScale(dst, d)
 		id := invert(d)
 		for j, v := range x {
-			q[j] = nearestIQ4(id * v)
+			q[j] = nearestIQ4(float32(id * v))
 		}
 		packNibbles(dst[2:18], &q)
 		if weights != nil {
@@ -77,7 +77,7 @@ func fitIQ4(x, weights []float32, sigma2 float32) float32 {
 	var w [32]float32
 	if weights == nil {
 		for i, v := range x {
-			w[i] = v * v
+			w[i] = float32(v * v)
 		}
 	} else {
 		importance(w[:], x, weights, sigma2)
@@ -88,7 +88,7 @@ func fitIQ4(x, weights []float32, sigma2 float32) float32 {
 	}
 	pass := func(id float32) (sumqx, sumq2 float32) {
 		for i, v := range x {
-			q := iq4Values[nearestIQ4(id*v)]
+			q := iq4Values[nearestIQ4(float32(id*v))]
 			sumqx += float32(float32(w[i]*q) * v)
 			sumq2 += float32(float32(w[i]*q) * q)
 		}
@@ -100,12 +100,12 @@ func fitIQ4(x, weights []float32, sigma2 float32) float32 {
 	if sumq2 > 0 {
 		d = sumqx / sumq2
 	}
-	best := d * sumqx
+	best := float32(d * sumqx)
 	for t := -7; t <= 7; t++ {
 		sumqx, sumq2 := pass((float32(t) + iq4Values[0]) / extreme)
 		if sumq2 > 0 && sumqx*sumqx > best*sumq2 {
 			d = sumqx / sumq2
-			best = d * sumqx
+			best = float32(d * sumqx)
 		}
 	}
 	return d
@@ -135,11 +135,11 @@ func (iq4_XS) Decode(dst []float32, src []byte) {
 		sh := binary.LittleEndian.Uint16(src[2:])
 		for i := range 8 {
 			ls := int32(src[4+i>>1]>>(i&1*4)&15) | int32(sh>>(2*i)&3<<4)
-			dl := d * float32(ls-32)
+			dl := float32(d * float32(ls-32))
 			out := dst[32*i : 32*i+32]
 			for j, b := range src[8+16*i : 24+16*i] {
-				out[j] = dl * iq4Values[b&15]
-				out[j+16] = dl * iq4Values[b>>4]
+				out[j] = float32(dl * iq4Values[b&15])
+				out[j+16] = float32(dl * iq4Values[b>>4])
 			}
 		}
 	}
@@ -149,7 +149,7 @@ func (iq4_XS) EncodeRow(dst []byte, src, weights []float32) {
 	var q [32]uint8
 	for ; len(src) >= 256; dst, src = dst[136:], src[256:] {
 		x := src[:256]
-		sigma2 := sumSquares(x) * (2.0 / 256)
+		sigma2 := float32(sumSquares(x) * (2.0 / 256))
 		var scales [8]float32
 		for i := range scales {
 			var w []float32
@@ -168,10 +168,10 @@ func (iq4_XS) EncodeRow(dst []byte, src, weights []float32) {
 		clear(dst[4:8])
 		var sh uint16
 		for i, s := range scales {
-			l := clamp(nearest(id*s), -32, 31)
-			iq := invert(d * float32(l))
+			l := clamp(nearest(float32(id*s)), -32, 31)
+			iq := invert(float32(d * float32(l)))
 			for j, v := range x[32*i : 32*i+32] {
-				q[j] = nearestIQ4(iq * v)
+				q[j] = nearestIQ4(float32(iq * v))
 			}
 			packNibbles(dst[8+16*i:24+16*i], &q)
 			dst[4+i>>1] |= uint8(l+32) & 15 << (i & 1 * 4)

@@ -48,7 +48,7 @@ func (g *latticeGroup) fold(src []float32, parity bool) {
 				var lowest float32
 				for i := range x {
 					v := src[8*k+i]
-					if a := g.w[8*k+i] * v * v; i == 0 || a < lowest {
+					if a := float32(g.w[8*k+i] * v * v); i == 0 || a < lowest {
 						least, lowest = i, a
 					}
 				}
@@ -78,7 +78,7 @@ func (g *latticeGroup) weigh(src, qw []float32, sigma2, base float32) {
 
 // code rounds a magnitude to a code.
 func (f *latticeFit) code(id, x float32) uint8 {
-	return uint8(clamp(nearest(0.5*(float32(id*x)-1)), 0, f.top))
+	return uint8(clamp(nearest(float32(0.5*(float32(id*x)-1))), 0, f.top))
 }
 
 // fitted gives the sums of the least squares scale of the group's codes.
@@ -122,7 +122,7 @@ func (f *latticeFit) fit(g *latticeGroup) (scale float32, ok bool) {
 	if f.positive {
 		var unused [32]uint8
 		scale = fitPositive(f.top+2, g.x[:f.group], g.w[:f.group], unused[:])
-		ref = scale * float32(f.top+1)
+		ref = float32(scale * float32(f.top+1))
 		if ref <= 0 {
 			return 0, false
 		}
@@ -146,7 +146,7 @@ func (f *latticeFit) fit(g *latticeGroup) (scale float32, ok bool) {
 		sumqx, sumq2 := f.fitted(g, &codes)
 		if sumq2 > 0 && sumqx*sumqx > best*sumq2 {
 			scale = sumqx / sumq2
-			best = scale * sumqx
+			best = float32(scale * sumqx)
 			g.codes, onGrid = codes, aux
 		}
 	}
@@ -196,7 +196,7 @@ func scaleCodes(codes []uint8, scales []float32, n int32) (d float32, ok bool) {
 	d = top / float32(2*n+1)
 	id := 1 / d
 	for i, s := range scales {
-		codes[i] = uint8(clamp(nearest(0.5*(float32(id*s)-1)), 0, n))
+		codes[i] = uint8(clamp(nearest(float32(0.5*(float32(id*s)-1))), 0, n))
 	}
 	return d, true
 }
@@ -213,7 +213,7 @@ func parity8(s uint8) uint8 {
 // place writes an entry's values times d, negative where a sign bit is set.
 func place(dst []float32, values []float32, d float32, signs uint8) {
 	for i, v := range values {
-		dst[i] = d * v
+		dst[i] = float32(d * v)
 		if signs>>i&1 == 1 {
 			dst[i] = -dst[i]
 		}

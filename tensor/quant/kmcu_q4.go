@@ -24,8 +24,8 @@ func (kmcuQ4) Decode(dst []float32, src []byte) {
 		d := getScale(src)
 		out := dst[:32]
 		for j, b := range src[2:18] {
-			out[2*j] = float32(int32(b&15)-8) * d
-			out[2*j+1] = float32(int32(b>>4)-8) * d
+			out[2*j] = float32(float32(int32(b&15)-8) * d)
+			out[2*j+1] = float32(float32(int32(b>>4)-8) * d)
 		}
 	}
 }

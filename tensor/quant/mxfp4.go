@@ -20,8 +20,8 @@ func (mxfp4) Decode(dst []float32, src []byte) {
 	for ; len(dst) >= 32; dst, src = dst[32:], src[17:] {
 		d := halfE8M0(src[0])
 		for j, b := range src[1:17] {
-			dst[j] = fp4Values[b&15] * d
-			dst[j+16] = fp4Values[b>>4] * d
+			dst[j] = float32(fp4Values[b&15] * d)
+			dst[j+16] = float32(fp4Values[b>>4] * d)
 		}
 	}
 }

@@ -27,8 +27,8 @@ func (nvfp4) Decode(dst []float32, src []byte) {
 			d := halfUE4M3(src[s])
 			out := dst[16*s : 16*s+16]
 			for j, b := range src[4+8*s : 12+8*s] {
-				out[j] = fp4Values[b&15] * d
-				out[j+8] = fp4Values[b>>4] * d
+				out[j] = float32(fp4Values[b&15] * d)
+				out[j+8] = float32(fp4Values[b>>4] * d)
 			}
 		}
 	}
@@ -56,7 +56,7 @@ func halfUE4M3(b uint8) float32 {
 	}
 	exp, man := uint32(b>>3&15), uint32(b&7)
 	if exp == 0 {
-		return float32(man) * (1.0 / 1024)
+		return float32(float32(man) * (1.0 / 1024))
 	}
 	return math.Float32frombits((exp+119)<<23 | man<<20)
 }

@@ -19,7 +19,7 @@ func (q2_0) Decode(dst []float32, src []byte) {
 	for ; len(dst) >= 64; dst, src = dst[64:], src[18:] {
 		d := getScale(src)
 		for j := range dst[:64] {
-			dst[j] = float32(int32(src[2+j/4]>>(j%4*2)&3)-1) * d
+			dst[j] = float32(float32(int32(src[2+j/4]>>(j%4*2)&3)-1) * d)
 		}
 	}
 }
@@ -32,7 +32,7 @@ func (q2_0) EncodeRow(dst []byte, src, _ []float32) {
 		for j, v := range src[:64] {
 			// Where the reciprocal of a subnormal scale is Inf, quotients
 			// convert to the least integer and so to code 0.
-			dst[2+j/4] |= uint8(clamp(roundAway(v*id), -1, 2)+1) << (j % 4 * 2)
+			dst[2+j/4] |= uint8(clamp(roundAway(float32(v*id)), -1, 2)+1) << (j % 4 * 2)
 		}
 	}
 }

@@ -71,7 +71,7 @@ func (q2_K) EncodeRow(dst []byte, src, weights []float32) {
 		d, dmin := getScale(dst[80:]), getScale(dst[82:])
 		for b := range 16 {
 			sc := dst[b]
-			recode(l[16*b:16*b+16], x[16*b:], d*float32(sc&15), dmin*float32(sc>>4), 3)
+			recode(l[16*b:16*b+16], x[16*b:], float32(d*float32(sc&15)), float32(dmin*float32(sc>>4)), 3)
 		}
 		packPairs(dst[16:80], &l)
 	}
@@ -99,7 +99,7 @@ func roundScales(codes []uint8, x []float32, n float32) float32 {
 		inv = n / top
 	}
 	for i, v := range x {
-		c := uint8(nearest(inv * v))
+		c := uint8(nearest(float32(inv * v)))
 		if c > uint8(n) && n == 63 {
 			c = 63
 		}

@@ -33,7 +33,7 @@ func (q3_K) Decode(dst []float32, src []byte) {
 			if src[v&31]>>(v>>5)&1 == 0 {
 				q -= 4
 			}
-			dst[v] = d * float32(q3Scale(src[96:108], v>>4)) * float32(q)
+			dst[v] = float32(d * float32(q3Scale(src[96:108], v>>4)) * float32(q))
 		}
 	}
 }
@@ -70,7 +70,7 @@ func (q3_K) EncodeRow(dst []byte, src, weights []float32) {
 		d := getScale(dst[108:])
 		clear(dst[:32])
 		for b := range 16 {
-			db := d * float32(q3Scale(dst[96:108], b))
+			db := float32(d * float32(q3Scale(dst[96:108], b)))
 			for i := 16 * b; i < 16*b+16; i++ {
 				if db != 0 {
 					l[i] = uint8(clamp(nearest(x[i]/db), -4, 3) + 4)
@@ -94,7 +94,7 @@ func q3RoundScales(codes *[16]uint8, scales []float32) float32 {
 	}
 	inv := -32 / top
 	for j, s := range scales {
-		codes[j] = uint8(clamp(int32(int8(nearest(inv*s))), -32, 31) + 32)
+		codes[j] = uint8(clamp(int32(int8(nearest(float32(inv*s)))), -32, 31) + 32)
 	}
 	return 1 / inv
 }
@@ -112,15 +112,15 @@ func fitSweep(n int32, x []float32, l []uint8) float32 {
 	var buf [16]int32
 	codes := buf[:len(x)]
 	for i, v := range x {
-		codes[i] = clamp(nearest(iscale*v), -n, n-1)
-		w, q := v*v, float32(codes[i])
+		codes[i] = clamp(nearest(float32(iscale*v)), -n, n-1)
+		w, q := float32(v*v), float32(codes[i])
 		sumlx += float32(float32(w*v) * q)
 		suml2 += float32(float32(w*q) * q)
 	}
 	for range 5 {
 		changed := false
 		for i, v := range x {
-			w, q := v*v, float32(codes[i])
+			w, q := float32(v*v), float32(codes[i])
 			slx := sumlx - float32(float32(w*v)*q)
 			if !(slx > 0) {
 				continue

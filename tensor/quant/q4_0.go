@@ -25,8 +25,8 @@ func (q4_0) Decode(dst []float32, src []byte) {
 		d := getScale(src)
 		out, qs := dst[:32], src[2:18]
 		for j, b := range qs {
-			out[j] = float32(int32(b&15)-8) * d
-			out[j+16] = float32(int32(b>>4)-8) * d
+			out[j] = float32(float32(int32(b&15)-8) * d)
+			out[j+16] = float32(float32(int32(b>>4)-8) * d)
 		}
 	}
 }

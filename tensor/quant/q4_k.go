@@ -28,7 +28,7 @@ func (q4_K) Decode(dst []float32, src []byte) {
 		d, dmin := getScale(src), getScale(src[2:])
 		for b := range 8 {
 			sc, m := getScaleMin(src[4:16], b)
-			db, mb := d*float32(sc), float32(dmin*float32(m))
+			db, mb := float32(d*float32(sc)), float32(dmin*float32(m))
 			qs := src[16+b>>1*32:][:32]
 			out := dst[32*b : 32*b+32]
 			for l := range out {
@@ -112,6 +112,6 @@ func encodeMinBlocks(dst []byte, l *[256]uint8, x, weights []float32, fit *affin
 	d, dmin := getScale(dst), getScale(dst[2:])
 	for b := range 8 {
 		s, m := getScaleMin(dst[4:16], b)
-		recode(l[32*b:32*b+32], x[32*b:], d*float32(s), dmin*float32(m), n)
+		recode(l[32*b:32*b+32], x[32*b:], float32(d*float32(s)), float32(dmin*float32(m)), n)
 	}
 }

@@ -25,7 +25,7 @@ func (q5_0) Decode(dst []float32, src []byte) {
 		d := getScale(src)
 		unpackFive(&q, src[2:22])
 		for j, c := range q {
-			dst[j] = float32(int32(c)-16) * d
+			dst[j] = float32(float32(int32(c)-16) * d)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func (q5_K) Decode(dst []float32, src []byte) {
 		qh := src[16:48]
 		for b := range 8 {
 			sc, m := getScaleMin(src[4:16], b)
-			db, mb := d*float32(sc), float32(dmin*float32(m))
+			db, mb := float32(d*float32(sc)), float32(dmin*float32(m))
 			qs := src[48+b>>1*32:][:32]
 			out := dst[32*b : 32*b+32]
 			for l := range out {

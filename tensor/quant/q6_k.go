@@ -32,7 +32,7 @@ func (q6_K) Decode(dst []float32, src []byte) {
 			ql := src[64*h+l&63]
 			qh := src[128+32*h+l&31]
 			q := int32(ql>>(l>>6*4)&15 | qh>>(l>>5*2)&3<<4)
-			dst[v] = float32(d*float32(int8(sc[v>>4]))) * float32(q-32)
+			dst[v] = float32(float32(d*float32(int8(sc[v>>4]))) * float32(q-32))
 		}
 	}
 }
@@ -65,12 +65,12 @@ func encodeQ6_K(dst []byte, x, weights []float32) {
 	putScale(dst[208:], 1/iscale)
 	d := getScale(dst[208:])
 	for b, s := range scales {
-		c := nearest(iscale * s)
+		c := nearest(float32(iscale * s))
 		if c > 127 {
 			c = 127
 		}
 		dst[192+b] = byte(c)
-		db := d * float32(int8(c))
+		db := float32(d * float32(int8(c)))
 		if db == 0 {
 			continue
 		}

@@ -23,7 +23,7 @@ func (q8_0) Decode(dst []float32, src []byte) {
 		d := getScale(src)
 		out, q := dst[:32], src[2:34]
 		for j := range out {
-			out[j] = float32(int8(q[j])) * d
+			out[j] = float32(float32(int8(q[j])) * d)
 		}
 	}
 }
@@ -50,7 +50,7 @@ func encodeQ8_0Scalar(dst []byte, src []float32) {
 		}
 		id := 1 / d
 		for j, v := range x {
-			q[j] = byte(roundAway(v * id))
+			q[j] = byte(roundAway(float32(v * id)))
 		}
 	}
 }

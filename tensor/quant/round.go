@@ -82,6 +82,6 @@ func sumSquares(x []float32) float32 {
 // w * sqrt(sigma2 + x*x).
 func importance(dst, x, w []float32, sigma2 float32) {
 	for i, v := range x {
-		dst[i] = w[i] * sqrt32(float32(sigma2)+float32(v*v))
+		dst[i] = float32(w[i] * sqrt32(float32(sigma2)+float32(v*v)))
 	}
 }

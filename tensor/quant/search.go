@@ -15,8 +15,8 @@ func fitSymmetric(n int32, x, w []float32, l []uint8) float32 {
 	}
 	pass := func(s float32) (sumlx, suml2 float32) {
 		for i, v := range x {
-			q := float32(clamp(nearest(s*v), -n, n-1))
-			wi := v * v
+			q := float32(clamp(nearest(float32(s*v)), -n, n-1))
+			wi := float32(v * v)
 			if w != nil {
 				wi = w[i]
 			}
@@ -27,7 +27,7 @@ func fitSymmetric(n int32, x, w []float32, l []uint8) float32 {
 	}
 	store := func(s float32) {
 		for i, v := range x {
-			l[i] = uint8(clamp(nearest(s*v), -n, n-1) + n)
+			l[i] = uint8(clamp(nearest(float32(s*v)), -n, n-1) + n)
 		}
 	}
 	at := -float32(n) / extreme
@@ -36,7 +36,7 @@ func fitSymmetric(n int32, x, w []float32, l []uint8) float32 {
 	if suml2 != 0 {
 		scale = sumlx / suml2
 	}
-	best := scale * sumlx
+	best := float32(scale * sumlx)
 	for is := int32(-9); is <= 9; is++ {
 		if is == 0 {
 			continue
@@ -46,7 +46,7 @@ func fitSymmetric(n int32, x, w []float32, l []uint8) float32 {
 		if suml2 > 0 && sumlx*sumlx > best*suml2 {
 			at = s
 			scale = sumlx / suml2
-			best = scale * sumlx
+			best = float32(scale * sumlx)
 		}
 	}
 	store(at)
@@ -70,7 +70,7 @@ var importanceFit = affineFit{rmin: -0.9, rdelta: 0.05, steps: 36, ordered: true
 func fitAffine(fit *affineFit, n int32, x, w []float32, l []uint8) (scale, m float32) {
 	lo, hi := x[0], x[0]
 	sumW := w[0]
-	sumX := sumW * x[0]
+	sumX := float32(sumW * x[0])
 	for i := 1; i < len(x); i++ {
 		if x[i] < lo {
 			lo = x[i]
@@ -92,13 +92,13 @@ func fitAffine(fit *affineFit, n int32, x, w []float32, l []uint8) (scale, m flo
 		if fit.absolute {
 			return abs32(d)
 		}
-		return d * d
+		return float32(d * d)
 	}
 	iscale := float32(n) / (hi - lo)
 	scale = 1 / iscale
 	var best float32
 	for i, v := range x {
-		l[i] = uint8(clamp(nearest(iscale*(v-lo)), 0, n))
+		l[i] = uint8(clamp(nearest(float32(iscale*(v-lo))), 0, n))
 		d := delta(float32(scale*float32(l[i])) + lo - v)
 		best += float32(w[i] * d)
 	}
@@ -108,9 +108,9 @@ func fitAffine(fit *affineFit, n int32, x, w []float32, l []uint8) (scale, m flo
 		iscale = (fit.rmin + float32(fit.rdelta*float32(is)) + float32(n)) / (hi - lo)
 		var sumL, sumL2, sumXL float32
 		for i, v := range x {
-			q := clamp(nearest(iscale*(v-lo)), 0, n)
+			q := clamp(nearest(float32(iscale*(v-lo))), 0, n)
 			aux[i] = uint8(q)
-			wl := w[i] * float32(q)
+			wl := float32(w[i] * float32(q))
 			sumL += float32(wl)
 			sumL2 += float32(wl * float32(q))
 			sumXL += float32(wl * v)
@@ -157,7 +157,7 @@ func fitPositive(n int32, x, w []float32, l []uint8) float32 {
 	scale := 1 / iscale
 	var best float32
 	for i, v := range x {
-		l[i] = uint8(nearest(iscale * v))
+		l[i] = uint8(nearest(float32(iscale * v)))
 		d := v - float32(scale*float32(l[i]))
 		best += float32(float32(w[i]*d) * d)
 	}
@@ -169,7 +169,7 @@ func fitPositive(n int32, x, w []float32, l []uint8) float32 {
 		ts := 1 / ti
 		var mse float32
 		for i, v := range x {
-			q := nearest(ti * v)
+			q := nearest(float32(ti * v))
 			if q > n {
 				q = n
 			}
@@ -183,7 +183,7 @@ func fitPositive(n int32, x, w []float32, l []uint8) float32 {
 	}
 	var sumlx, suml2 float32
 	for i, v := range x {
-		q := nearest(iscale * v)
+		q := nearest(float32(iscale * v))
 		if q > n {
 			q = n
 		}

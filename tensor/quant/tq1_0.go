@@ -34,7 +34,7 @@ func (tq1_0) Decode(dst []float32, src []byte) {
 				b := src[run.at+m]
 				for n := range run.trits {
 					trit := uint16(b) * 3 >> 8
-					dst[run.first+m+n*run.stride] = float32(int32(trit)-1) * d
+					dst[run.first+m+n*run.stride] = float32(float32(int32(trit)-1) * d)
 					b *= 3
 				}
 			}
@@ -52,7 +52,7 @@ func (tq1_0) EncodeRow(dst []byte, src, _ []float32) {
 				for n := range 5 {
 					q *= 3
 					if n < run.trits {
-						q += ternary(src[run.first+m+n*run.stride] * id)
+						q += ternary(float32(src[run.first+m+n*run.stride] * id))
 					}
 				}
 				dst[run.at+m] = uint8((uint16(q)*256 + 242) / 243)

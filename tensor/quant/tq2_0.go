@@ -20,7 +20,7 @@ func (tq2_0) Decode(dst []float32, src []byte) {
 		d := getScale(src[64:])
 		for v := range dst[:256] {
 			q := src[v>>7*32+v&31] >> (v >> 5 & 3 * 2) & 3
-			dst[v] = float32(int32(q)-1) * d
+			dst[v] = float32(float32(int32(q)-1) * d)
 		}
 	}
 }
@@ -31,7 +31,7 @@ func (tq2_0) EncodeRow(dst []byte, src, _ []float32) {
 		d, id := ternaryScale(src[:256])
 		putScale(dst[64:], d)
 		for v, x := range src[:256] {
-			dst[v>>7*32+v&31] |= ternary(x*id) << (v >> 5 & 3 * 2)
+			dst[v>>7*32+v&31] |= ternary(float32(x*id)) << (v >> 5 & 3 * 2)
 		}
 	}
 }

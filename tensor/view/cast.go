@@ -4,7 +4,6 @@ package view
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -16,10 +15,6 @@ import (
 // bytes of any cast change.
 const CastVersion = "cast.v1"
 
-// ErrValue marks a source value that the target type cannot hold, or that is
-// not a number at all.
-var ErrValue = errors.New("value cannot be stored")
-
 // CastOptions change a cast. The zero value is right for most.
 type CastOptions struct {
 	// Weights are the importance of the columns, len(Weights) = row length, or
@@ -27,17 +22,27 @@ type CastOptions struct {
 	// WeightsKey identifies them in the derivation key.
 	Weights    []float32
 	WeightsKey tensor.Key
-	// KeepNonFinite copies NaN and Inf into float types as they are instead of
-	// failing.
-	KeepNonFinite bool
+	// Name is the name of the result, in errors too; empty keeps that of t.
+	Name string
+	// Check looks for values that are not finite also where the type stays the
+	// same and bytes are only copied.
+	Check bool
+	// Allow lets values through that are not finite, or that the type cannot
+	// hold.
+	Allow bool
 }
 
 // Cast gives a tensor of the same values in another type, rounded, or encoded
-// in blocks, by the codecs of tensor/quant. A cast to the type that t has is t
-// itself.
+// in blocks, by the codecs of tensor/quant. A cast to the type that t has keeps
+// its bytes and its key. Values that cannot be stored are a ValueError when
+// their rows are read.
 func Cast(t *tensor.Tensor, to tensor.Type, opt CastOptions) (*tensor.Tensor, error) {
-	if t.Type == to {
-		return t, nil
+	name := opt.Name
+	if name == "" {
+		name = t.Name
+	}
+	if t.Type == to && !opt.Check {
+		return t.With(func(n *tensor.Tensor) { n.Name = name }), nil
 	}
 	if _, err := tensor.Bytes(to, t.Shape); err != nil {
 		return nil, fmt.Errorf("tensor %s to %s: %w", t.Name, to, err)
@@ -46,25 +51,31 @@ func Cast(t *tensor.Tensor, to tensor.Type, opt CastOptions) (*tensor.Tensor, er
 		return nil, fmt.Errorf("tensor %s to %s: %w", t.Name, to, err)
 	}
 	rows, row := t.Rows(), t.Shape.RowLen()
-	c := &cast{t: t, to: to, opt: opt, perSet: rows}
+	c := &cast{t: t, to: to, name: name, opt: opt, perSet: rows}
 	if w := int64(len(opt.Weights)); w > 0 {
 		if row == 0 || w%row != 0 || rows%(w/row) != 0 {
 			return nil, fmt.Errorf("tensor %s: %w: %d importance weights for rows of %d", t.Name, tensor.ErrShape, w, row)
 		}
 		c.perSet = rows / (w / row)
 	}
-	key := tensor.Derive(CastVersion, to.String(), t.Key)
-	if c.opt.Weights != nil {
-		key = tensor.Derive(CastVersion, to.String()+" weighted", t.Key, opt.WeightsKey)
+	key := t.Key
+	switch {
+	case t.Type == to:
+		// The bytes are those of t.
+	case c.opt.Weights == nil:
+		key = tensor.Derive(CastVersion, fmt.Sprintf("%s to %s", t.Type, to), t.Key)
+	default:
+		key = tensor.Derive(CastVersion, fmt.Sprintf("%s to %s, weighted", t.Type, to), t.Key, opt.WeightsKey)
 	}
 	return t.With(func(n *tensor.Tensor) {
-		n.Type, n.Src, n.Key = to, c, key
+		n.Name, n.Type, n.Src, n.Key = name, to, c, key
 	}), nil
 }
 
 type cast struct {
 	t      *tensor.Tensor
 	to     tensor.Type
+	name   string
 	opt    CastOptions
 	perSet int64 // rows that share one set of weights
 	pool   sync.Pool
@@ -99,12 +110,20 @@ func (c *cast) borrow(n int64) (*scratch, error) {
 // ReadRows reads the source's rows and converts them.
 func (c *cast) ReadRows(ctx context.Context, dst []byte, first, n int64) error {
 	rowLen := c.t.Shape.RowLen()
-	s, err := c.borrow(n * c.t.RowBytes())
+	size := n * c.t.RowBytes()
+	if c.t.Type == c.to {
+		size = 0 // read in place
+	}
+	s, err := c.borrow(size)
 	if err != nil {
 		return err
 	}
 	defer c.pool.Put(s)
-	if err := c.t.ReadRows(ctx, s.buf, first, n); err != nil {
+	src := s.buf
+	if c.t.Type == c.to {
+		src = dst
+	}
+	if err := c.t.ReadRows(ctx, src, first, n); err != nil {
 		return err
 	}
 	s.conv.Reset(first * rowLen)
@@ -119,13 +138,13 @@ func (c *cast) ReadRows(ctx context.Context, dst []byte, first, n int64) error {
 			}
 			w = c.opt.Weights[set*rowLen : (set+1)*rowLen]
 		}
-		if err := s.conv.Rows(dst[done*out:(done+run)*out], s.buf[done*in:(done+run)*in], rowLen, w); err != nil {
-			return fmt.Errorf("tensor %s: %w", c.t.Name, err)
+		if err := s.conv.Rows(dst[done*out:(done+run)*out], src[done*in:(done+run)*in], rowLen, w); err != nil {
+			return fmt.Errorf("tensor %s: %w", c.name, err)
 		}
 		done += run
 	}
 	loss := s.conv.Loss()
-	if !loss.Finite() && !c.allowed(loss) {
+	if !loss.Finite() && !c.opt.Allow {
 		return c.refuse(ctx, loss)
 	}
 	c.mu.Lock()
@@ -134,43 +153,16 @@ func (c *cast) ReadRows(ctx context.Context, dst []byte, first, n int64) error {
 	return nil
 }
 
-func (c *cast) allowed(l quant.Loss) bool {
-	return c.opt.KeepNonFinite && c.to.IsFloat() && l.Overflow.N == 0
-}
-
-// refuse builds the error for values that do not fit. The whole tensor is
-// counted, so that the message says how much is wrong and not only where the
-// first piece met it.
-func (c *cast) refuse(ctx context.Context, found quant.Loss) error {
-	if all, err := Count(ctx, c.t, c.to); err == nil {
-		found = all
-	}
-	rowLen := c.t.Shape.RowLen()
-	at := func(x quant.Count) string {
-		return fmt.Sprintf("the first at row %d, column %d", x.First/rowLen, x.First%rowLen)
-	}
-	switch {
-	case found.NaN.N > 0 && found.Inf.N > 0:
-		return fmt.Errorf("tensor %s: %w: %d NaN (%s) and %d infinite values (%s) in the source", c.t.Name, ErrValue,
-			found.NaN.N, at(found.NaN), found.Inf.N, at(found.Inf))
-	case found.NaN.N > 0:
-		return fmt.Errorf("tensor %s: %w: %d NaN in the source, %s", c.t.Name, ErrValue, found.NaN.N, at(found.NaN))
-	case found.Inf.N > 0:
-		return fmt.Errorf("tensor %s: %w: %d infinite values in the source, %s", c.t.Name, ErrValue, found.Inf.N, at(found.Inf))
-	case found.Overflow.N > 0:
-		return fmt.Errorf("tensor %s: %w: %d values overflow %s, %s: %g; keep BF16 or F32 for this tensor", c.t.Name, ErrValue,
-			found.Overflow.N, c.to, at(found.Overflow), found.Overflow.Value)
-	}
-	return fmt.Errorf("tensor %s: %w: %d blocks of %s need a scale beyond fp16, %s, where a value is %g", c.t.Name, ErrValue,
-		found.BadBlock.N, c.to, at(found.BadBlock), found.BadBlock.Value)
-}
-
-// Loss gives what the rows read so far have lost. It is complete when every row
-// was read once.
+// Loss gives what the rows read so far have lost, here and in a cast right
+// below. It is complete when every row was read once.
 func (c *cast) Loss() quant.Loss {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.loss
+	total := c.loss
+	c.mu.Unlock()
+	if below, ok := c.t.Src.(Lossy); ok {
+		total.Merge(below.Loss())
+	}
+	return total
 }
 
 // Count reads a whole tensor and counts what type to cannot hold.
