@@ -54,7 +54,7 @@ fi
 
 echo "== llama.cpp sources"
 if ! [ -d "$cache/llama.cpp/.git" ]; then
-  git clone --quiet "$cache/npm/node_modules/node-llama-cpp/llama/gitRelease.bundle" "$cache/llama.cpp"
+  git -c advice.detachedHead=false clone --quiet "$cache/npm/node_modules/node-llama-cpp/llama/gitRelease.bundle" "$cache/llama.cpp"
 fi
 have=$(git -C "$cache/llama.cpp" rev-parse HEAD)
 if [ "$have" != "$commit" ] || [ -n "$(git -C "$cache/llama.cpp" status --porcelain --untracked-files=no)" ]; then
