@@ -12,7 +12,6 @@ import (
 	"quern/artifacts"
 	"quern/internal/atomicfile"
 	"quern/internal/digest"
-	"quern/tensor"
 )
 
 // BuildOptions say where a build goes and how much it may use. Only OutDir and
@@ -32,6 +31,11 @@ type BuildOptions struct {
 	Inputs []string
 	Locked bool
 	Events Events
+	// HashFirst is the size of files without a known digest up to which they
+	// are hashed before the build starts, so that the store is asked for their
+	// tensors; larger ones are hashed while the output is written. 0 means
+	// 256 MiB, a negative size none.
+	HashFirst int64
 	// Measure finds the worst tensor of a written file, nil leaves it out.
 	Measure func(ctx context.Context, in GateInput) (*WorstTensor, error)
 	// MeasureLimit is the size of source data up to which Measure is called.
@@ -41,10 +45,15 @@ type BuildOptions struct {
 	Before func(atomicfile.Step, string) error
 }
 
-// hashFirst is the size of local files up to which they are hashed before the
-// build starts, so that the store is asked for their tensors. Larger ones are
-// hashed while the output is written.
-const hashFirst = 256 << 20
+// defaultHashFirst is what hashes in about a second.
+const defaultHashFirst = 256 << 20
+
+func (b *build) hashFirst() int64 {
+	if b.opt.HashFirst == 0 {
+		return defaultHashFirst
+	}
+	return b.opt.HashFirst
+}
 
 // Build plans a project and writes its outputs. Until every output is complete,
 // verified and past its gates, no file of an earlier build is touched.
@@ -70,7 +79,7 @@ type build struct {
 	sourceN atomic.Int64
 	storeN  atomic.Int64
 	hashed  int64
-	warned  map[string]bool
+	said    map[string]bool
 	res     *Result
 
 	release   func()   // lets gc at the store again
@@ -161,13 +170,13 @@ func (b *build) makePlan(ctx context.Context) error {
 	if b.plan, err = NewPlan(ctx, b.prj); err != nil {
 		return err
 	}
-	var unknown int64
+	var unhashed int64
 	for _, s := range b.plan.Sources {
-		if !s.known() {
-			unknown += s.bytes()
+		if s.unhashed() {
+			unhashed += s.bytes()
 		}
 	}
-	if unknown > 0 && (unknown <= hashFirst || b.lock != nil) {
+	if unhashed > 0 && (unhashed <= b.hashFirst() || b.lock != nil) {
 		if err := b.hashSources(ctx); err != nil {
 			return err
 		}
@@ -175,21 +184,26 @@ func (b *build) makePlan(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, n := range b.plan.Warnings() {
-		b.warn(n)
-	}
-	for _, l := range b.plan.Layouts {
-		for _, n := range l.Notes {
-			b.opt.Events.Event(Event{Kind: EventNote, Message: n})
-		}
-	}
+	b.tell()
 	if b.lock != nil {
 		return b.lock.checkSources(b.lockAt, b.sources())
 	}
 	return nil
 }
 
-// replan opens everything again, now that digests are known.
+// tell passes on what the plan has to say.
+func (b *build) tell() {
+	for _, n := range b.plan.Warnings() {
+		b.warn(n)
+	}
+	for _, l := range b.plan.Layouts {
+		for _, n := range l.Notes {
+			b.note(n)
+		}
+	}
+}
+
+// replan opens everything again: digests are known now, or bytes were wrong.
 func (b *build) replan(ctx context.Context) error {
 	old := b.plan
 	next, err := NewPlan(ctx, b.prj)
@@ -214,7 +228,7 @@ func (b *build) recipeDigest() digest.Digest { return digest.Of(b.prj.Recipe) }
 
 func (b *build) hashSources(ctx context.Context) error {
 	for _, s := range b.plan.Sources {
-		if s.Digest == nil || s.known() {
+		if !s.unhashed() {
 			continue
 		}
 		b.opt.Events.Event(Event{Kind: EventPhase, Message: fmt.Sprintf("hashing source %s", s.Name)})
@@ -227,15 +241,26 @@ func (b *build) hashSources(ctx context.Context) error {
 }
 
 func (b *build) warn(msg string) {
-	if b.warned == nil {
-		b.warned = map[string]bool{}
+	if b.first(msg) {
+		b.res.Warnings = append(b.res.Warnings, msg)
+		warn(b.opt.Events, msg)
 	}
-	if b.warned[msg] {
-		return
+}
+
+func (b *build) note(msg string) {
+	if b.first(msg) {
+		b.opt.Events.Event(Event{Kind: EventNote, Message: msg})
 	}
-	b.warned[msg] = true
-	b.res.Warnings = append(b.res.Warnings, msg)
-	warn(b.opt.Events, msg)
+}
+
+// first reports whether a message has not been shown yet.
+func (b *build) first(msg string) bool {
+	if b.said == nil {
+		b.said = map[string]bool{}
+	}
+	old := b.said[msg]
+	b.said[msg] = true
+	return !old
 }
 
 func (b *build) sources() []SourceRecord {
@@ -290,17 +315,24 @@ func (b *build) emitAll(ctx context.Context) error {
 	for _, n := range b.space() {
 		b.warn(n)
 	}
+	hashed := b.plan.hashed()
 	for attempt := 0; ; attempt++ {
 		err := b.emitOnce(ctx)
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, ErrRepaired) || attempt > 0 {
+		if !errors.Is(err, ErrRepaired) {
 			return err
 		}
+		if attempt == maxRepairs {
+			return SourceFault(err)
+		}
 		b.warn("bytes of a source were damaged on the way and have been fetched again; the outputs start over")
+		if err := b.startOver(ctx); err != nil {
+			return err
+		}
 	}
-	if !b.plan.digestsKnown() {
+	if !hashed {
 		// Now that the files are hashed the same plan has keys, under which
 		// the next build finds the result.
 		if err := b.rekey(ctx); err != nil {
@@ -314,13 +346,13 @@ func (b *build) emitAll(ctx context.Context) error {
 }
 
 func (b *build) emitOnce(ctx context.Context) error {
-	for name, ranges := range b.needs() {
-		if err := b.fetcher(name).Need(ctx, ranges); err != nil {
-			return fmt.Errorf("source %s: %w: %w", name, ErrSource, err)
-		}
+	if err := b.declare(ctx); err != nil {
+		return err
 	}
+	stop := b.watch()
+	defer stop()
 	g, gctx := errgroup.WithContext(ctx)
-	if !b.plan.digestsKnown() {
+	if !b.plan.hashed() {
 		g.Go(func() error { return b.hashSources(gctx) })
 	}
 	g.Go(func() error {
@@ -336,43 +368,25 @@ func (b *build) emitOnce(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = b.check()
 	}
+	// Also after a failure: a weight that cannot be stored may be one that was
+	// damaged on the way.
+	if ferr := b.finish(ctx); ferr != nil && (err == nil || errors.Is(ferr, ErrRepaired)) {
+		return ferr
+	}
+	return err
+}
+
+// check fails if a local file has changed since it was opened.
+func (b *build) check() error {
 	for _, s := range b.plan.Sources {
-		if s.Check != nil {
-			if err := s.Check(); err != nil {
-				return fmt.Errorf("source %s: %w: %w", s.Name, ErrSource, err)
-			}
-		}
-		if s.Fetch == nil {
+		if s.Check == nil {
 			continue
 		}
-		if err := s.Fetch.Finish(ctx); err != nil {
-			if errors.Is(err, ErrRepaired) {
-				return err
-			}
+		if err := s.Check(); err != nil {
 			return fmt.Errorf("source %s: %w: %w", s.Name, ErrSource, err)
-		}
-	}
-	return nil
-}
-
-// needs groups what the network sources must deliver.
-func (b *build) needs() map[string][]tensor.Extent {
-	all := b.plan.needs(func(output, item int) bool { return b.outs[output].has(item) })
-	for name := range all {
-		if b.fetcher(name) == nil {
-			delete(all, name)
-		}
-	}
-	return all
-}
-
-func (b *build) fetcher(name string) Fetcher {
-	for _, s := range b.plan.Sources {
-		if s.Name == name {
-			return s.Fetch
 		}
 	}
 	return nil

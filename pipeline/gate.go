@@ -2,6 +2,8 @@ package pipeline
 
 import (
 	"context"
+	"encoding/json"
+	"math"
 
 	"quern/model"
 	"quern/tensor"
@@ -37,4 +39,25 @@ type GateResult struct {
 	Pass   bool    `json:"pass"`
 	// Text says the result in words, by how much it failed included.
 	Text string `json:"text"`
+}
+
+// MarshalJSON writes null for values that JSON does not have, such as the
+// infinite ratio of tensors that are equal.
+func (g GateResult) MarshalJSON() ([]byte, error) {
+	type plain GateResult
+	return json.Marshal(struct {
+		plain
+		Value finite `json:"value"`
+		Limit finite `json:"limit"`
+	}{plain(g), finite(g.Value), finite(g.Limit)})
+}
+
+// finite is a number that JSON shows as null unless it is finite.
+type finite float64
+
+func (f finite) MarshalJSON() ([]byte, error) {
+	if v := float64(f); math.IsInf(v, 0) || math.IsNaN(v) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(f))
 }

@@ -186,10 +186,11 @@ func (p *Plan) needs(skip func(output, item int) bool) map[string][]tensor.Exten
 	return out
 }
 
-// digestsKnown reports whether every file that the build reads has a digest.
-func (p *Plan) digestsKnown() bool {
+// hashed reports whether the files that the build reads have all the digests
+// that can be had.
+func (p *Plan) hashed() bool {
 	for _, s := range p.Sources {
-		if !s.known() {
+		if s.unhashed() {
 			return false
 		}
 	}

@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"encoding/json"
+
 	"quern/internal/digest"
 	"quern/tensor/quant"
 )
@@ -50,6 +52,15 @@ type WorstTensor struct {
 	Name  string  `json:"name"`
 	Type  string  `json:"type"`
 	SNRdB float64 `json:"snr_db"`
+}
+
+// MarshalJSON writes null for a ratio that JSON does not have.
+func (w WorstTensor) MarshalJSON() ([]byte, error) {
+	type plain WorstTensor
+	return json.Marshal(struct {
+		plain
+		SNRdB finite `json:"snr_db"`
+	}{plain(w), finite(w.SNRdB)})
 }
 
 // Stats counts the work of a build.

@@ -70,14 +70,17 @@ type FetchStats struct {
 	Retries  int64 `json:"retries"`
 }
 
-// known reports whether all digests are there.
-func (s *Source) known() bool {
+// unhashed reports whether Digest has anything to do.
+func (s *Source) unhashed() bool {
+	if s.Digest == nil {
+		return false
+	}
 	for _, f := range s.Files {
 		if f.SHA256 == "" && f.GitOID == "" {
-			return false
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // bytes is the size of all files that are read.

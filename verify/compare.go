@@ -5,6 +5,7 @@ package verify
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -50,6 +51,28 @@ type Row struct {
 	Equal   bool  `json:"equal"` // every value is the same
 }
 
+// MarshalJSON writes null for numbers that JSON does not have: a source that is
+// not finite leaves no others.
+func (r Row) MarshalJSON() ([]byte, error) {
+	type plain Row
+	return json.Marshal(struct {
+		plain
+		MaxAbs finite `json:"max_abs"`
+		RMS    finite `json:"rms"`
+		Cosine finite `json:"cosine"`
+	}{plain(r), finite(r.MaxAbs), finite(r.RMS), finite(r.Cosine)})
+}
+
+// finite is a number that JSON shows as null unless it is finite.
+type finite float64
+
+func (f finite) MarshalJSON() ([]byte, error) {
+	if v := float64(f); math.IsInf(v, 0) || math.IsNaN(v) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(f))
+}
+
 // Decibel is a ratio that may be infinite.
 type Decibel float64
 
@@ -73,7 +96,7 @@ type Report struct {
 }
 
 // Worst is the row with the lowest signal-to-noise ratio, or nil when every
-// tensor is equal.
+// tensor is equal. A ratio that is no number is the lowest of all.
 func (r *Report) Worst() *Row {
 	var worst *Row
 	for i := range r.Rows {
@@ -81,7 +104,7 @@ func (r *Report) Worst() *Row {
 		if row.Equal {
 			continue
 		}
-		if worst == nil || row.SNRdB < worst.SNRdB {
+		if worst == nil || row.SNRdB < worst.SNRdB || row.SNRdB != row.SNRdB && worst.SNRdB == worst.SNRdB {
 			worst = row
 		}
 	}

@@ -16,6 +16,8 @@ type line struct {
 	plain []string // arguments
 	set   map[string]string
 	asIs  bool // the command takes its words as they are
+	// hungry is a flag at the end of the line whose value is missing.
+	hungry string
 }
 
 // splitLine sorts the words of a command line. Everything after "--" is an
@@ -53,8 +55,11 @@ func splitLine(app *cli.App, args []string) line {
 		}
 		l.flags = append(l.flags, a)
 		name, v, given := strings.Cut(strings.TrimLeft(a, "-"), "=")
-		if !given && value[name] && i+1 < len(rest) {
-			i++
+		if !given && value[name] {
+			if i++; i == len(rest) {
+				l.hungry = a
+				break
+			}
 			v = rest[i]
 			l.flags = append(l.flags, v)
 		}
@@ -106,13 +111,13 @@ func takesValue(flags []cli.Flag) map[string]bool {
 func groupAction(name string, commands []*cli.Command) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		if !c.Args().Present() {
-			return usagef("%s: a command is missing; %s --help lists them", name, name)
+			return usagef("%sa command is missing; %s --help lists them", prefix(name), name)
 		}
 		hint := ""
 		if s := cli.SuggestCommand(commands, c.Args().First()); s != "" {
 			hint = " (" + strings.ToLower(s[:1]) + s[1:] + ")"
 		}
-		return usagef("%s: unknown command %q%s; %s --help lists them", name, c.Args().First(), hint, name)
+		return usagef("%sunknown command %q%s; %s --help lists them", prefix(name), c.Args().First(), hint, name)
 	}
 }
 
@@ -127,13 +132,21 @@ func usageError(command string, flags []cli.Flag) cli.OnUsageErrorFunc {
 			if s := cli.SuggestFlag(flags, name, false); s != "" {
 				msg += " (did you mean " + s + "?)"
 			}
-		} else if name, ok := strings.CutPrefix(msg, "flag needs an argument: -"); ok {
-			msg = "flag " + dashes(name) + " needs a value"
 		} else {
 			msg = flagName.ReplaceAllString(msg, "$1--$2")
 		}
-		return usagef("%s: %s; %s --help", command, msg, command)
+		return usagef("%s%s; %s --help", prefix(command), msg, command)
 	}
+}
+
+// prefix starts a message with the command that it is about; the program's own
+// name stands before every message anyway.
+func prefix(command string) string {
+	_, sub, ok := strings.Cut(command, " ")
+	if !ok {
+		return ""
+	}
+	return sub + ": "
 }
 
 func dashes(name string) string {

@@ -67,6 +67,9 @@ func runBuild(c *cli.Context) error {
 		return err
 	}
 	defer rep.Close()
+	if f := programOf(c).hooks.event; f != nil {
+		rep = watched{rep, f}
+	}
 	recipePath := c.Args().First()
 	out := c.String("out")
 	lockFile := pipeline.LockPath(recipePath)

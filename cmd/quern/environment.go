@@ -142,7 +142,7 @@ func (e *environment) sources() (source.Env, error) {
 	}
 	opt.Offline = opt.Offline || e.c.Bool("offline")
 	opt.UserAgent = "quern/" + version
-	opt.SpoolDir = e.spool()
+	opt.SpoolDir, opt.Clock = e.spool(), programOf(e.c).hooks.clock
 	opt.Events = func(ev hub.Event) {
 		kind := pipeline.EventNote
 		if ev.Kind == hub.EventWarning || ev.Kind == hub.EventRepair {

@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"quern/artifacts/local"
+	"quern/hub"
 	"quern/internal/atomicfile"
 )
 
@@ -38,6 +39,8 @@ type program struct {
 type hooks struct {
 	before func(atomicfile.Step, string) error // of every file written
 	store  local.Options
+	event  func() // at every event of a build
+	clock  hub.Clock
 }
 
 const programKey = "program"
@@ -52,7 +55,13 @@ func (p *program) run(ctx context.Context) int {
 	app := newApp(p)
 	line := splitLine(app, p.args)
 	p.json, p.jsonLines = line.has("json", "true"), line.has("progress", "json")
-	err := app.RunContext(ctx, line.args())
+	var err error
+	if line.hungry != "" {
+		command := strings.Join(line.path[1:], " ")
+		err = usagef("%s: flag %s needs a value; quern %s --help", command, line.hungry, command)
+	} else {
+		err = app.RunContext(ctx, line.args())
+	}
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		err = cause
 	}

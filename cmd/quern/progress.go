@@ -48,6 +48,17 @@ func newReporter(c *cli.Context) (reporter, error) {
 	return nil, usagef("--progress %q: auto, bar, plain, json or none", kind)
 }
 
+// watched calls a hook of the tests at every event.
+type watched struct {
+	reporter
+	f func()
+}
+
+func (w watched) Event(e pipeline.Event) {
+	w.f()
+	w.reporter.Event(e)
+}
+
 type quiet struct{ pipeline.NoEvents }
 
 func (quiet) Close() {}

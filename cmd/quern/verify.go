@@ -129,7 +129,7 @@ func (v *verifier) run(ctx context.Context, file string) (*verify.Report, error)
 	if report.Total.NaN+report.Total.Inf > 0 {
 		faults = append(faults, fmt.Errorf("%d NaN and %d infinite values", report.Total.NaN, report.Total.Inf))
 	}
-	if w := report.Worst(); w != nil && v.c.IsSet("min-snr") && float64(w.SNRdB) < v.c.Float64("min-snr") {
+	if w := report.Worst(); w != nil && v.c.IsSet("min-snr") && !(float64(w.SNRdB) >= v.c.Float64("min-snr")) {
 		faults = append(faults, fmt.Errorf("tensor %s has an SNR of %.2f dB, %.2f under the limit", w.Name, float64(w.SNRdB), v.c.Float64("min-snr")-float64(w.SNRdB)))
 	}
 	if len(faults) > 0 {

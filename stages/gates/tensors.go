@@ -92,7 +92,7 @@ func (g *Tensors) Check(ctx context.Context, in pipeline.GateInput) ([]pipeline.
 		}
 		worst, at := math.Inf(-1), ""
 		for _, r := range rep.Rows {
-			if v := float64(sign * value(r)); v > worst || at == "" {
+			if v := float64(sign * value(r)); v > worst || at == "" || v != v {
 				worst, at = v, r.Name+" ("+r.Type+")"
 			}
 		}

@@ -65,6 +65,9 @@ func (c *cast) refuse(ctx context.Context, found quant.Loss) error {
 	set(found.NaN, all.NaN, "is not a number")
 	set(found.Inf, all.Inf, "is not finite")
 	set(found.Overflow, all.Overflow, fmt.Sprintf("is beyond the range of %s; a type with more range is bf16 or f32", c.to))
+	if at >= 0 {
+		return e // a value that is not finite spoils its block, which starts before it
+	}
 	set(found.BadBlock, all.BadBlock, fmt.Sprintf("is beyond what the scale of a %s block can hold; a type with more range is bf16 or f32", c.to))
 	return e
 }
