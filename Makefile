@@ -15,14 +15,13 @@ demo: build ## the main job: a real model to GGUF and KMCU, into ./out
 test: ## all tests; Go alone, no network
 	$(GO) test ./...
 
-race:
-	$(GO) test -race ./...
+race: ## the packages that share memory between goroutines
+	$(GO) test -race -short ./internal/... ./artifacts/... ./hub/... ./pipeline/... ./stages/... ./tensor/... ./verify/... ./cmd/...
 
 vet:
 	test -z "$$(gofmt -l $$(git ls-files '*.go'))"
 	$(GO) vet ./...
-	GOARCH=arm64 $(GO) vet ./...
-	GOOS=windows $(GO) vet ./...
+	GOARCH=386 $(GO) vet ./...
 
 fma: ## float products that some machines would fuse
 	$(GO) run ./internal/fmacheck/cmd/fmacheck -test=false ./tensor/... ./model/... ./formats/... ./stages/... ./verify/...
@@ -35,7 +34,7 @@ digests: ## equal bytes: amd64, GOAMD64=v3, noasm, arm64 under qemu-user; 1, 2, 
 	GO=$(GO) sh internal/scripts/digests.sh
 
 cross: ## the platforms that releases are made for
-	for p in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 linux/arm linux/386; do \
+	for p in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64; do \
 		echo $$p; CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -trimpath -o /dev/null ./cmd/quern || exit 1; done
 
 bench: build ## speeds beside their yardsticks, see docs/benchmarks.md
