@@ -341,6 +341,7 @@ func TestReadAheadFailureIsLeftToTheReader(t *testing.T) {
 	big := int64(5 << 20)
 	r := newRig(t, hubtest.Options{}, map[string]*hubtest.File{"a": hubtest.LFSReader(pattern{big}, big), "b": hubtest.LFSReader(pattern{big + 1}, big+1)})
 	reached := make(chan struct{})
+	var once sync.Once
 	r.hub.Inject(hubtest.Fault{On: hubtest.Resolve, Path: "b", Status: 404, Code: "EntryNotFound"})
 	s := r.snapshot(r.client(func(o *Options) {
 		o.Concurrency = 1
@@ -348,7 +349,7 @@ func TestReadAheadFailureIsLeftToTheReader(t *testing.T) {
 		o.Events = func(e Event) {
 			add(e)
 			if e.Kind == EventWarning {
-				close(reached)
+				once.Do(func() { close(reached) })
 			}
 		}
 	}))
@@ -391,10 +392,11 @@ func TestHeaderReadsGrow(t *testing.T) {
 	}
 }
 
-// TestHeaderOfAnyLengthTakesTwoRequests: 128 KiB first, the rest exactly.
+// TestHeaderOfAnyLengthTakesTwoRequests: a head that grows with the file first,
+// then the rest exactly.
 func TestHeaderOfAnyLengthTakesTwoRequests(t *testing.T) {
-	for _, header := range []int64{57, 99_992, 99_994, 100_001, 131_064, 131_072, 200_000} {
-		const size = 1 << 20
+	for _, header := range []int64{57, 4000, 4088, 4089, 99_992, 99_994, 100_001, 131_064, 131_072, 200_000} {
+		const size, headBytes = 1 << 20, 4096
 		r := newRig(t, hubtest.Options{}, map[string]*hubtest.File{weights: hubtest.LFSReader(pattern{size}, size)})
 		s := r.snapshot(r.client())
 		b, err := s.Open(t.Context(), weights)
@@ -410,8 +412,14 @@ func TestHeaderOfAnyLengthTakesTwoRequests(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n := r.hub.Count(hubtest.CDN, ""); n > 2 {
-			t.Errorf("header of %d: %d requests", header, n)
+		n := r.hub.Count(hubtest.CDN, "")
+		if sent := r.hub.Sent(weights); n > 2 || sent != max(headBytes, 8+header) {
+			t.Errorf("header of %d: %d requests, %d bytes", header, n, sent)
+		}
+	}
+	for size, want := range map[int64]int64{1000: 1000, 1 << 20: 4096, 8 << 20: 32 << 10, 1 << 30: 128 << 10} {
+		if got := (&remote{size: size}).head(); got != want {
+			t.Errorf("head of a file of %d bytes: %d, want %d", size, got, want)
 		}
 	}
 }
@@ -445,5 +453,37 @@ func TestReadsOutOfRange(t *testing.T) {
 	}
 	if err := b.ReadAt(t.Context(), nil, 1000); err != nil {
 		t.Errorf("nothing at the end: %v", err)
+	}
+}
+
+// TestLateBytesOfAnOldVersion: a request that is still under way when the file
+// turns out to have changed must not put its bytes among the new ones.
+func TestLateBytesOfAnOldVersion(t *testing.T) {
+	const size, half = 12 << 20, 6 << 20
+	for name, change := range map[string]func(*Options){"spool": func(*Options) {}, "memory": func(o *Options) { o.SpoolDir, o.Memory = "", 2*size }} {
+		r := newRig(t, hubtest.Options{}, map[string]*hubtest.File{weights: hubtest.LFSReader(pattern{size}, size)})
+		restarted := make(chan struct{})
+		r.hub.Inject(hubtest.Fault{On: hubtest.CDN, ETag: "old", Flip: 1 + 5_000_000, CutAfter: 1000, Hold: func() { <-restarted }})
+		s := r.snapshot(r.client(change, func(o *Options) {
+			o.Concurrency = 2
+			add := o.Events
+			o.Events = func(e Event) {
+				add(e)
+				if e.Kind == EventRefetch {
+					close(restarted)
+				}
+			}
+		}))
+		if err := s.Need(t.Context(), weights, []Range{{0, half}, {half, half}}); err != nil {
+			t.Fatal(err)
+		}
+		checkPattern(t, read(t, s, weights, half, half), half)
+		checkPattern(t, read(t, s, weights, 0, half), 0)
+		if err := s.Finish(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if n := len(r.events.of(EventRepair)); n != 0 {
+			t.Errorf("%s: %d repairs", name, n)
+		}
 	}
 }

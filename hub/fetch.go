@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// pieceBytes is the unit in which a body is handed on and journaled.
-	pieceBytes = 512 << 10
+	// pieceBytes is the unit in which a body is handed on and journaled: what
+	// a killed process loses of each connection.
+	pieceBytes = 256 << 10
 	// sniffBytes of a file's start are looked at before any of it is kept.
 	sniffBytes = 512
 	// maxFresh is how often in a row a new address may be asked for without
@@ -62,6 +63,9 @@ func (f *fetcher) run(ctx context.Context) error {
 	for f.at() < f.hi {
 		before := f.at()
 		err := f.once(ctx)
+		if err == nil && f.at() <= before {
+			err = fmt.Errorf("%w: an empty answer", errBroken)
+		}
 		if f.at() > before {
 			f.fresh, f.op.attempt = 0, 0
 			f.op.start = f.l.c.opt.Clock.Now()

@@ -27,40 +27,41 @@ func (e *engine) recover(j *job, err error) error {
 	return err
 }
 
-// restart drops everything of a file that changed on the server, once.
+// restart drops everything of a file that changed on the server and begins
+// anew, once. A second change, or bytes that were given out and cannot be
+// taken back, end the file for good.
 func (e *engine) restart(j *job) error {
 	f := j.f
-	if j.gen != f.gen {
-		return nil
-	}
-	fail := func(err error) error {
-		return &Error{Kind: ErrChanged, What: f.what, URL: redact(f.loc.start), Err: err, Hint: "run again; if it repeats, the server serves different files under one name"}
-	}
-	if f.gen > 0 {
-		return fail(errors.New("its ETag changed a second time"))
-	}
-	if f.handed {
-		if f.spool == nil {
-			return fail(errTag)
-		}
-		f.dirty = true
+	if j.gen != f.gen || f.failed != nil {
+		return f.failed
 	}
 	f.genMu.Lock()
 	defer f.genMu.Unlock()
+	why := errTag
+	again := f.gen == 0
+	if !again {
+		why = errors.New("its ETag changed a second time")
+	}
+	if f.handed && f.spool == nil {
+		again = false
+	}
+	f.dirty = f.dirty || f.handed
 	f.gen++
 	f.handed = false
 	e.unqueue(f)
 	f.loc.forgetTags()
-	e.c.event(Event{Kind: EventRefetch, What: f.what, Text: "the file's ETag changed between two parts; fetching it again"})
 	if f.spool == nil {
 		e.mem.forget(f)
-		return nil
-	}
-	if err := f.spool.drop(span{0, f.size}); err != nil {
+	} else if err := f.spool.drop(span{0, f.size}); err != nil {
 		return err
 	}
+	if !again {
+		f.failed = &Error{Kind: ErrChanged, What: f.what, URL: redact(f.loc.start), Err: why, Hint: "run again; if it repeats, the server serves different files under one name"}
+		return f.failed
+	}
+	e.c.event(Event{Kind: EventRefetch, What: f.what, Text: "the file's ETag changed between two parts; fetching it again"})
 	f.planned, f.gapUsed = nil, 0
-	for _, x := range f.needs {
+	for _, x := range f.asked {
 		e.pending = append(e.pending, need{f, x})
 	}
 	return nil

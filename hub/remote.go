@@ -8,9 +8,12 @@ import (
 )
 
 const (
-	// headBytes is the least that a first read at a file's start fetches: it
-	// holds the header of most formats.
-	headBytes = 128 << 10
+	// A first read at a file's start fetches at least a 256th of the file,
+	// within these bounds: it holds the header of most formats, and is little
+	// beside what stays unread when the first tensors are not wanted.
+	minHead  = 4 << 10
+	maxHead  = 128 << 10
+	headPart = 256
 	// maxAhead bounds the read-ahead of undeclared sequential reads.
 	maxAhead = 4 << 20
 )
@@ -38,6 +41,7 @@ type remote struct {
 	gen      int          // counts restarts after a changed ETag
 	handed   bool         // bytes were given to a caller in this generation
 	dirty    bool         // bytes were given out that were dropped later
+	failed   error        // it changed again: nothing of it can be believed
 	aheadEnd int64
 	ahead    int64
 
@@ -64,6 +68,9 @@ func (f *remote) ReadAt(ctx context.Context, p []byte, off int64) error {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
+		if err := f.failure(); err != nil {
+			return err
+		}
 		n, err := f.read(ctx, p, off)
 		if err != nil {
 			return err
@@ -76,6 +83,12 @@ func (f *remote) ReadAt(ctx context.Context, p []byte, off int64) error {
 		p, off = p[n:], off+int64(n)
 	}
 	return nil
+}
+
+func (f *remote) failure() error {
+	f.eng.mu.Lock()
+	defer f.eng.mu.Unlock()
+	return f.failed
 }
 
 // read copies what is there already.
@@ -121,18 +134,25 @@ func (f *remote) missing(ctx context.Context, x span) ([]span, error) {
 	return f.eng.mem.missing(f, x), nil
 }
 
+// head is the least that a first read fetches.
+func (f *remote) head() int64 { return min(f.size, max(minHead, min(f.size/headPart, maxHead))) }
+
 // extend lengthens an undeclared read: to the usual size of a header at the
-// start of a file, and by doubling steps where reads follow one another, as
-// parsers of long headers do. It is called with eng.mu held.
+// start of a file, and by doubling steps where short reads follow one another,
+// as parsers of long headers do. The first read behind the head is left as it
+// is: it may be the rest of a header whose length is known by then. It is
+// called with eng.mu held.
 func (f *remote) extend(x span) span {
 	if len(f.asked) > 0 {
 		return x
 	}
 	switch {
-	case x.lo < headBytes:
-		x.hi = max(x.hi, min(headBytes, f.size))
-		f.ahead = headBytes
-	case x.lo == f.aheadEnd && x.len() < headBytes/2:
+	case x.lo < f.head():
+		x.hi = max(x.hi, f.head())
+		f.ahead = 0
+	case x.lo == f.aheadEnd && f.ahead == 0:
+		f.ahead = f.head()
+	case x.lo == f.aheadEnd && x.len() < maxHead/2:
 		f.ahead = min(2*f.ahead, maxAhead)
 		if f.eng.mem != nil {
 			f.ahead = min(f.ahead, f.eng.limits.segment)

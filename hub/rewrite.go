@@ -14,7 +14,6 @@ func (e *entry) rewrite(off int64, p []byte) error {
 	touched := e.m.touching(x)
 	e.mu.Unlock()
 	recs := []record{{kind: recordDrop, span: x}}
-	var again spans
 	for _, r := range touched {
 		for _, rest := range (spans{x}).missing(r.span) {
 			b := make([]byte, rest.len())
@@ -22,7 +21,6 @@ func (e *entry) rewrite(off int64, p []byte) error {
 				return err
 			}
 			recs = append(recs, record{kind: recordExtent, span: rest, sum: digest.Of(b)})
-			again = again.add(rest)
 		}
 	}
 	if _, err := e.data().WriteAt(p, off); err != nil {
@@ -39,9 +37,6 @@ func (e *entry) rewrite(off int64, p []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.trusted = e.trusted.add(x)
-	for _, r := range again {
-		e.trusted = e.trusted.add(r)
-	}
 	return nil
 }
 

@@ -253,8 +253,8 @@ func (s *Snapshot) all() []*handle {
 }
 
 // Open gives random access to a file. It sends a request only when the file's
-// size is not known. Undeclared reads at a file's start fetch at least 128 KiB
-// at once, for headers.
+// size is not known. Undeclared reads at a file's start fetch some more at
+// once, for headers.
 func (s *Snapshot) Open(ctx context.Context, path string) (tensor.Blob, error) {
 	h, err := s.handle(path)
 	if err != nil {

@@ -128,6 +128,9 @@ func (h *handle) verify(ctx context.Context) error {
 func (f *remote) verify(ctx context.Context) error {
 	f.finish.Lock()
 	defer f.finish.Unlock()
+	if err := f.failure(); err != nil {
+		return err
+	}
 	err := f.verifyRanges(ctx)
 	if err != nil && !errors.Is(err, ErrRepaired) {
 		return err

@@ -48,13 +48,15 @@ type Fault struct {
 	// The rest changes how content is sent.
 
 	IgnoreRange bool
-	// CutAfter breaks the connection after so many bytes of the body, Stall
-	// stops sending there until the client goes away.
+	// After CutAfter bytes of the body, Cut breaks the connection and Stall
+	// stops sending until the client goes away.
 	CutAfter int64
 	Cut      bool
 	Stall    bool
 	// Stalled is called when that point is reached.
 	Stalled func()
+	// Hold is called there too, and sending goes on when it returns.
+	Hold func()
 	// Chunked sends no Content-Length; Drop bytes fewer, or Extra bytes more
 	// than promised are sent then, and the body ends normally.
 	Chunked     bool

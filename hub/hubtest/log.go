@@ -104,15 +104,22 @@ func (r *recorder) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
+// Write counts before it writes: a client that has got the bytes must find
+// them counted.
 func (r *recorder) Write(p []byte) (int, error) {
+	r.count(len(p))
 	n, err := r.ResponseWriter.Write(p)
+	r.count(n - len(p))
+	return n, err
+}
+
+func (r *recorder) count(n int) {
 	r.l.mu.Lock()
+	defer r.l.mu.Unlock()
 	if r.req.Status == 0 {
 		r.req.Status = http.StatusOK
 	}
 	r.req.Bytes += int64(n)
-	r.l.mu.Unlock()
-	return n, err
 }
 
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

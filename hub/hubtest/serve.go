@@ -93,9 +93,21 @@ func (b *body) send(f *File, lo, hi int64) {
 	if b.ft.Cut || b.ft.Stall {
 		end = min(end, lo+b.ft.CutAfter)
 	}
+	hold := int64(-1)
+	if b.ft.Hold != nil {
+		hold = min(end, lo+b.ft.CutAfter)
+	}
 	buf := make([]byte, 64<<10)
 	for off := lo; off < end; {
+		if off == hold {
+			flush()
+			b.ft.Hold()
+			hold = -1
+		}
 		n := int(min(int64(len(buf)), end-off))
+		if hold > off {
+			n = int(min(int64(n), hold-off))
+		}
 		if k, err := f.Reader.ReadAt(buf[:n], off); k < n {
 			panic(fmt.Sprintf("hubtest: content read: %v", err))
 		}
