@@ -47,6 +47,7 @@ var layers = []layer{
 	{"artifacts", []string{"artifacts", "internal"}},
 	{"tensor", []string{"tensor", "internal"}},
 	{"formats", []string{"formats/internal", "tensor", "internal"}},
+	{"formats/imatrix", []string{"formats/gguf", "formats/internal", "tensor", "internal"}}, // one kind is a GGUF file
 	{"tokenizer", []string{"formats/gguf", "internal"}},
 	{"model", []string{"model", "tokenizer", "formats", "tensor", "internal"}},
 	{"hub", []string{"hub", "model", "tensor", "internal"}},
