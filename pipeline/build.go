@@ -368,15 +368,13 @@ func (b *build) emitOnce(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	if err == nil {
-		err = b.check()
+	if err != nil {
+		return b.recheck(ctx, err)
 	}
-	// Also after a failure: a weight that cannot be stored may be one that was
-	// damaged on the way.
-	if ferr := b.finish(ctx); ferr != nil && (err == nil || errors.Is(ferr, ErrRepaired)) {
-		return ferr
+	if err := b.check(); err != nil {
+		return err
 	}
-	return err
+	return b.finish(ctx)
 }
 
 // check fails if a local file has changed since it was opened.

@@ -81,10 +81,19 @@ func pieces(l *Layout, opt EmitOptions) []piece {
 // readRows makes rows of a tensor out of its source.
 func readRows(ctx context.Context, t *tensor.Tensor, dst []byte, first, n int64) error {
 	if err := t.ReadRows(ctx, dst, first, n); err != nil {
-		return readFault(ctx, err)
+		return &rowsError{t, readFault(ctx, err)}
 	}
 	return nil
 }
+
+// rowsError remembers whose rows could not be made.
+type rowsError struct {
+	t   *tensor.Tensor
+	err error
+}
+
+func (e *rowsError) Error() string { return e.err.Error() }
+func (e *rowsError) Unwrap() error { return e.err }
 
 // RowReader produces rows of an item: from the tensor itself, or from a store
 // that has them already.

@@ -73,6 +73,73 @@ func (b *build) finish(ctx context.Context) error {
 	return repaired
 }
 
+// recheck looks, after rows of a tensor could not be made, whether its bytes were
+// damaged on the way: it gives ErrRepaired if others have come now, else err.
+func (b *build) recheck(ctx context.Context, err error) error {
+	var re *rowsError
+	if !errors.As(err, &re) {
+		return err
+	}
+	for _, s := range b.plan.Sources {
+		if s.Fetch == nil {
+			continue
+		}
+		var of []tensor.Extent
+		for _, e := range re.t.Origin {
+			if e.Source == s.Name {
+				of = append(of, e)
+			}
+		}
+		if len(of) == 0 {
+			continue
+		}
+		if replaced, rerr := s.Fetch.Recheck(ctx, of); rerr == nil && replaced {
+			return fmt.Errorf("source %s: %w: %w", s.Name, ErrRepaired, err)
+		}
+	}
+	return err
+}
+
+// doubted is the key of something that was made of bytes which nothing proves:
+// of a file that was read in part. Only builds that read from the network look
+// for it, so that a proved file never gives way to it.
+func doubted(key tensor.Key) tensor.Key {
+	if key.IsZero() {
+		return key
+	}
+	return tensor.Derive("doubted", "", key)
+}
+
+// remoteItems marks the items of a layout that come from the network; nil when
+// there is none.
+func (b *build) remoteItems(l *Layout) []bool {
+	var out []bool
+	for i, it := range l.Items {
+		for _, e := range it.Tensor.Origin {
+			if b.fetcher(e.Source) == nil {
+				continue
+			}
+			if out == nil {
+				out = make([]bool, len(l.Items))
+			}
+			out[i] = true
+			break
+		}
+	}
+	return out
+}
+
+// proved reports whether the files that a tensor comes from have the digests
+// that its key was derived from.
+func (b *build) proved(t *tensor.Tensor) bool {
+	for _, e := range t.Origin {
+		if f := b.fetcher(e.Source); f != nil && !f.Proved(e.File) {
+			return false
+		}
+	}
+	return true
+}
+
 // startOver plans again after bytes of a source were replaced: headers may have
 // been among them.
 func (b *build) startOver(ctx context.Context) error {

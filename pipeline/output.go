@@ -21,6 +21,7 @@ type output struct {
 	path   string
 
 	kept    []Kept // by item; a zero Blob means it must be made
+	doubted []bool // by item: kept has it under its doubted key
 	bad     map[int]bool
 	file    *atomicfile.File
 	keep    BlobWriter
@@ -42,33 +43,89 @@ func (o *output) lookup(ctx context.Context) error {
 	if st == nil || o.b.opt.NoCache {
 		return nil
 	}
-	key := o.layout.Key()
-	if !key.IsZero() {
-		f, err := st.File(ctx, key)
-		if err != nil {
-			return fmt.Errorf("store: %w", err)
+	remote := o.b.remoteItems(o.layout)
+	found, err := o.lookupFile(ctx, o.layout.Key())
+	if err == nil && !found && remote != nil {
+		if found, err = o.lookupFile(ctx, doubted(o.layout.Key())); found {
+			o.doubted = remote
 		}
-		if f != nil && f.Size == o.layout.Size {
-			o.cached = true
-			o.written = &Written{Digest: f.Digest, Size: f.Size, Tensors: f.Tensors}
-			return nil
-		}
+	}
+	if err != nil || found {
+		return err
 	}
 	keys := make([]tensor.Key, len(o.layout.Items))
 	for i, it := range o.layout.Items {
 		keys[i] = it.Tensor.Key
 	}
-	kept, err := st.Tensors(ctx, keys)
+	if o.kept, err = o.lookupTensors(ctx, keys); err != nil || remote == nil {
+		return err
+	}
+	for i := range keys {
+		keys[i] = doubted(keys[i])
+		if !remote[i] || !o.kept[i].Blob.IsZero() {
+			keys[i] = tensor.Key{}
+		}
+	}
+	more, err := o.lookupTensors(ctx, keys)
 	if err != nil {
-		return fmt.Errorf("store: %w", err)
+		return err
+	}
+	o.doubted = make([]bool, len(keys))
+	for i, k := range more {
+		if !k.Blob.IsZero() {
+			o.kept[i], o.doubted[i] = k, true
+		}
+	}
+	return nil
+}
+
+func (o *output) lookupFile(ctx context.Context, key tensor.Key) (bool, error) {
+	if key.IsZero() {
+		return false, nil
+	}
+	f, err := o.b.opt.Store.File(ctx, key)
+	if err != nil {
+		return false, fmt.Errorf("store: %w", err)
+	}
+	if f == nil || f.Size != o.layout.Size {
+		return false, nil
+	}
+	o.cached = true
+	o.written = &Written{Digest: f.Digest, Size: f.Size, Tensors: f.Tensors}
+	return true, nil
+}
+
+func (o *output) lookupTensors(ctx context.Context, keys []tensor.Key) ([]Kept, error) {
+	kept, err := o.b.opt.Store.Tensors(ctx, keys)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
 	}
 	for i, k := range kept {
 		if !k.Blob.IsZero() && k.Bytes != o.layout.Items[i].Tensor.Bytes() {
 			kept[i] = Kept{}
 		}
 	}
-	o.kept = kept
-	return nil
+	return kept, nil
+}
+
+// keys gives the keys under which the finished file and its tensors are kept.
+// What was made of bytes that nothing proves has a key of its own, and so has
+// the file around it.
+func (o *output) keys() (file tensor.Key, items []tensor.Key) {
+	file = o.layout.Key()
+	sure := true
+	for i, it := range o.layout.Items {
+		key := it.Tensor.Key
+		bad := len(o.doubted) > 0 && o.doubted[i] && o.has(i)
+		if bad || !o.has(i) && !o.b.proved(it.Tensor) {
+			key, sure = doubted(key), false
+		}
+		items = append(items, key)
+	}
+	if !sure {
+		file = doubted(file)
+	}
+	return file, items
 }
 
 // emit writes the file to its temporary names: one beside its final place, one
@@ -82,7 +139,7 @@ func (o *output) emit(ctx, whole context.Context) error {
 		}
 		// The store's copy is damaged: make the file anew.
 		o.b.warn(fmt.Sprintf("%s: the store's copy is damaged and is made again (%v)", o.layout.File, err))
-		o.cached, o.same, o.written = false, false, nil
+		o.cached, o.same, o.written, o.doubted = false, false, nil, nil
 		o.abort()
 	}
 	for {

@@ -103,14 +103,15 @@ func (b *build) record() *Record {
 		r.Steps = append(r.Steps, st.Record)
 	}
 	for _, o := range b.outs {
+		key, keys := o.keys()
 		out := OutputRecord{
 			File: o.layout.File, Format: o.layout.Format, MediaType: o.layout.MediaType,
-			Digest: o.written.Digest, Size: o.written.Size, Key: o.layout.Key(),
+			Digest: o.written.Digest, Size: o.written.Size, Key: key,
 		}
 		for i, it := range o.layout.Items {
 			out.Tensors = append(out.Tensors, OutputTensor{
 				Name: it.Tensor.Name, Type: it.Tensor.Type, Shape: it.Tensor.Shape, From: it.From, Reason: it.Reason,
-				Offset: it.Offset, Bytes: it.Tensor.Bytes(), SHA256: o.written.Tensors[i].SHA256, Key: it.Tensor.Key,
+				Offset: it.Offset, Bytes: it.Tensor.Bytes(), SHA256: o.written.Tensors[i].SHA256, Key: keys[i],
 			})
 		}
 		r.Outputs = append(r.Outputs, out)

@@ -73,7 +73,7 @@ func (p *Plan) Report(ctx context.Context, store Store, opt EmitOptions) (*PlanR
 	kept := make([]*output, len(p.Layouts))
 	var header int64
 	for i, l := range p.Layouts {
-		o := &output{b: &build{opt: BuildOptions{Store: store}}, layout: l}
+		o := &output{b: &build{plan: p, opt: BuildOptions{Store: store}}, layout: l}
 		if err := o.lookup(ctx); err != nil {
 			return nil, err
 		}

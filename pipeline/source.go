@@ -58,6 +58,12 @@ type Fetcher interface {
 	// had been read before were wrong and are right now: the caller starts
 	// its output again.
 	Finish(ctx context.Context) error
+	// Recheck compares ranges with the source once more, after their values
+	// turned out to make no sense, and reports whether they were replaced.
+	Recheck(ctx context.Context, ranges []tensor.Extent) (replaced bool, err error)
+	// Proved reports whether a file is here as a whole and has its digest, so
+	// that its tensors are what their keys say.
+	Proved(file string) bool
 	Stats() FetchStats
 }
 

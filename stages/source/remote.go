@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"quern/formats/gguf"
+	"quern/formats/safetensors"
 	"quern/hub"
 	"quern/model"
 	"quern/pipeline"
@@ -17,20 +18,77 @@ import (
 
 // FromHub opens hf: and url: sources with a client. pins maps a source's name to
 // the commit that a lock file has for it.
-func FromHub(c *hub.Client, pins map[string]string) Remote { return &remote{c, pins} }
+//
+// A build may open its sources more than once. As long as one opening lasts, the
+// next one shares what it has: the commit that a branch was, the listing, the
+// bytes, the digest of a file that had none.
+func FromHub(c *hub.Client, pins map[string]string) Remote {
+	return &remote{c: c, pins: pins, repos: map[string]*repo{}, urls: map[string]*urlFile{}}
+}
 
 type remote struct {
 	c    *hub.Client
 	pins map[string]string
+
+	mu    sync.Mutex
+	repos map[string]*repo
+	urls  map[string]*urlFile
+}
+
+// users counts the openings that share something.
+type users struct{ n int }
+
+// release closes what nobody uses any more.
+func (r *remote) release(u *users, forget func(), close func() error) func() error {
+	return sync.OnceValue(func() error {
+		r.mu.Lock()
+		u.n--
+		last := u.n == 0
+		if last {
+			forget()
+		}
+		r.mu.Unlock()
+		if !last {
+			return nil
+		}
+		return close()
+	})
 }
 
 // repo is a snapshot that remembers which of its files were asked for.
 type repo struct {
+	users
 	*hub.Snapshot
 	files map[string]hub.File
 
-	mu   sync.Mutex
-	used map[string]bool
+	mu     sync.Mutex
+	used   map[string]bool
+	broken bool // a read has failed since the last Finish
+}
+
+// repo gives the snapshot of a source.
+func (r *remote) repo(ctx context.Context, name, ref string) (*repo, func() error, error) {
+	parsed, err := hub.ParseRef(ref)
+	if err != nil {
+		return nil, nil, err
+	}
+	key := name + "\x00" + ref
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rp := r.repos[key]
+	if rp == nil {
+		snap, err := r.c.Snapshot(ctx, parsed, hub.SnapshotOptions{Commit: r.pins[name]})
+		if err != nil {
+			return nil, nil, err
+		}
+		rp = &repo{Snapshot: snap, files: map[string]hub.File{}, used: map[string]bool{}}
+		for _, f := range snap.Files() {
+			rp.files[f.Path] = f
+		}
+		r.repos[key] = rp
+	}
+	rp.n++
+	return rp, r.release(&rp.users, func() { delete(r.repos, key) }, rp.Snapshot.Close), nil
 }
 
 func (r *repo) note(p string) {
@@ -53,18 +111,49 @@ func (r *repo) Open(ctx context.Context, p string) (tensor.Blob, error) {
 		return nil, err
 	}
 	r.note(p)
-	return marked{b}, nil
+	return marked{repoBlob{b, r}}, nil
+}
+
+// repoBlob notices when reading fails.
+type repoBlob struct {
+	tensor.Blob
+	r *repo
+}
+
+func (b repoBlob) ReadAt(ctx context.Context, p []byte, off int64) error {
+	err := b.Blob.ReadAt(ctx, p, off)
+	if unreachable(err) {
+		b.r.mu.Lock()
+		b.r.broken = true
+		b.r.mu.Unlock()
+	}
+	return err
+}
+
+// unreachable reports whether bytes could not be had at all.
+func unreachable(err error) bool {
+	var e *hub.Error
+	return errors.As(err, &e)
+}
+
+// usedPaths lists the files that were asked for, by path.
+func (r *repo) usedPaths() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]string, 0, len(r.used))
+	for p := range r.used {
+		out = append(out, p)
+	}
+	slices.Sort(out)
+	return out
 }
 
 func (r *repo) sourceFiles() []pipeline.SourceFile {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var out []pipeline.SourceFile
-	for p := range r.used {
+	for _, p := range r.usedPaths() {
 		f := r.files[p]
 		out = append(out, pipeline.SourceFile{Path: p, Size: f.Size, SHA256: f.SHA256, GitOID: f.GitOID})
 	}
-	slices.SortFunc(out, func(a, b pipeline.SourceFile) int { return strings.Compare(a.Path, b.Path) })
 	return out
 }
 
@@ -82,79 +171,161 @@ func fileKey(f hub.File) tensor.Key {
 }
 
 func (r *remote) Repo(ctx context.Context, name, ref string, h Headers) (*pipeline.Source, error) {
-	parsed, err := hub.ParseRef(ref)
+	rp, release, err := r.repo(ctx, name, ref)
 	if err != nil {
 		return nil, err
 	}
-	snap, err := r.c.Snapshot(ctx, parsed, hub.SnapshotOptions{Commit: r.pins[name]})
+	m, err := again(func() (*model.Model, error) { return rp.load(ctx, name, h) }, func() bool { return rp.doubt(ctx) })
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(fmt.Errorf("%s: %w", rp.Ref(), err), release())
 	}
-	rp := &repo{Snapshot: snap, files: map[string]hub.File{}, used: map[string]bool{}}
-	for _, f := range snap.Files() {
-		rp.files[f.Path] = f
-	}
-	m, err := rp.load(ctx, name, h)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", parsed, err), snap.Close())
-	}
-	src := &pipeline.Source{Model: m, Commit: snap.Commit, Close: snap.Close, Fetch: &snapshotFetch{snap}}
+	src := &pipeline.Source{Model: m, Commit: rp.Commit, Close: release, Fetch: &snapshotFetch{rp}}
 	src.Refresh = func() { src.Files = rp.sourceFiles() }
 	src.Refresh()
 	return src, nil
 }
 
+// headerFaults are what damage on the way can make of a header.
+var headerFaults = [...]error{
+	safetensors.ErrHeader, safetensors.ErrHeaderLimit, safetensors.ErrTruncated, safetensors.ErrFormat, safetensors.ErrIndex, safetensors.ErrShards,
+	gguf.ErrFormat, gguf.ErrNotGGUF, gguf.ErrVersion, gguf.ErrByteOrder, gguf.ErrTruncated, gguf.ErrHeaderLimit, gguf.ErrDuplicate,
+	gguf.ErrTensorType, gguf.ErrSplit,
+}
+
+// again loads once more if headers make no sense and other bytes come when they
+// are fetched again: a few bytes of a large file prove nothing by themselves.
+func again(load func() (*model.Model, error), doubt func() bool) (*model.Model, error) {
+	m, err := load()
+	for _, f := range headerFaults {
+		if errors.Is(err, f) {
+			if doubt() {
+				return load()
+			}
+			break
+		}
+	}
+	return m, err
+}
+
+// doubt compares what was read with the server.
+func (r *repo) doubt(ctx context.Context) bool {
+	changed := false
+	for _, p := range r.usedPaths() {
+		c, err := r.Recheck(ctx, p)
+		if err != nil {
+			break // what is wrong with the headers is the better message
+		}
+		changed = changed || c
+	}
+	return changed
+}
+
 // load opens the repository's model: a checkpoint by its config.json, else the
-// only GGUF file there is.
+// only GGUF file there is. Repositories of GGUF files often have a config.json
+// too.
 func (r *repo) load(ctx context.Context, name string, h Headers) (*model.Model, error) {
 	if _, ok := r.files[model.ConfigName]; ok {
 		opt := h.hf(name)
 		opt.FileKey = func(fi model.FileInfo) tensor.Key { return fileKey(r.files[fi.Path]) }
-		return model.LoadHF(ctx, r, opt)
+		m, err := model.LoadHF(ctx, r, opt)
+		if !errors.Is(err, safetensors.ErrNoWeights) || len(r.ggufFiles()) == 0 {
+			return m, err
+		}
 	}
-	first := map[string]bool{}
+	switch list := r.ggufFiles(); len(list) {
+	case 0:
+		return nil, fmt.Errorf("%w: neither config.json nor a GGUF file is in the repository", ErrKind)
+	case 1:
+		m, _, err := model.LoadGGUF(ctx, list[0], r.Open, h.gguf(name, r.ggufKey(list[0])))
+		return m, err
+	default:
+		return nil, fmt.Errorf("%w: the repository has %d GGUF files, %s; name one with a url: source", ErrKind, len(list), some(list))
+	}
+}
+
+// ggufFiles lists the repository's GGUF files, of split ones the first shards.
+func (r *repo) ggufFiles() []string {
+	var out []string
 	for p := range r.files {
 		if !strings.HasSuffix(p, ".gguf") {
 			continue
 		}
 		if _, i, _, ok := gguf.ParseSplitName(p); !ok || i == 0 {
-			first[p] = true
+			out = append(out, p)
 		}
 	}
-	switch len(first) {
-	case 0:
-		return nil, fmt.Errorf("%w: neither config.json nor a GGUF file is in the repository", ErrKind)
-	case 1:
-	default:
-		return nil, fmt.Errorf("%w: %d GGUF files are in the repository; name one with a url: source", ErrKind, len(first))
+	slices.Sort(out)
+	return out
+}
+
+// ggufKey identifies the content of a GGUF file, all shards together, as
+// folder.key does.
+func (r *repo) ggufKey(first string) tensor.Key {
+	stem, _, n, ok := gguf.ParseSplitName(first)
+	if !ok || n == 1 {
+		return fileKey(r.files[first])
 	}
-	for p := range first {
-		key := fileKey(r.files[p])
-		m, _, err := model.LoadGGUF(ctx, p, r.Open, h.gguf(name, key))
-		return m, err
+	var all []byte
+	for i := range n {
+		f := r.files[gguf.SplitName(stem, i, n)]
+		if f.SHA256 == "" {
+			return tensor.Key{}
+		}
+		all = append(all, f.SHA256...)
 	}
-	return nil, nil
+	return tensor.Derive("files", string(all))
+}
+
+// some shortens a list of names for a message.
+func some(names []string) string {
+	const most = 5
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return strings.Join(names, ", ")
 }
 
 // snapshotFetch drives a snapshot.
-type snapshotFetch struct{ s *hub.Snapshot }
+type snapshotFetch struct{ r *repo }
 
 func (f *snapshotFetch) Need(ctx context.Context, ranges []tensor.Extent) error {
 	for len(ranges) > 0 {
-		file := ranges[0].File
-		var run []hub.Range
-		for len(ranges) > 0 && ranges[0].File == file {
-			run = append(run, hub.Range{Off: ranges[0].Offset, Len: ranges[0].Bytes})
-			ranges = ranges[1:]
+		n := 1
+		for n < len(ranges) && ranges[n].File == ranges[0].File {
+			n++
 		}
-		if err := f.s.Need(ctx, file, run); err != nil {
+		if err := f.r.Snapshot.Need(ctx, ranges[0].File, runs(ranges[:n])); err != nil {
 			return err
 		}
+		ranges = ranges[n:]
 	}
-	return f.s.Prefetch()
+	return f.r.Prefetch()
 }
 
-func (f *snapshotFetch) Finish(ctx context.Context) error { return repaired(f.s.Finish(ctx)) }
+// Finish has nothing to verify where reading failed, and does not ask an
+// unreachable server for the rest.
+func (f *snapshotFetch) Finish(ctx context.Context) error {
+	f.r.mu.Lock()
+	broken := f.r.broken
+	f.r.broken = false
+	f.r.mu.Unlock()
+	if broken {
+		return nil
+	}
+	return repaired(f.r.Snapshot.Finish(ctx))
+}
+
+func (f *snapshotFetch) Recheck(ctx context.Context, ranges []tensor.Extent) (bool, error) {
+	changed := false
+	for _, x := range ranges {
+		c, err := f.r.Snapshot.Recheck(ctx, x.File, hub.Range{Off: x.Offset, Len: x.Bytes})
+		if err != nil {
+			return changed, err
+		}
+		changed = changed || c
+	}
+	return changed, nil
+}
 
 func repaired(err error) error {
 	if errors.Is(err, hub.ErrRepaired) {
@@ -163,67 +334,10 @@ func repaired(err error) error {
 	return err
 }
 
-func (f *snapshotFetch) Stats() pipeline.FetchStats { return stats(f.s.Stats()) }
+func (f *snapshotFetch) Proved(file string) bool { return f.r.Snapshot.Proved(file) }
+
+func (f *snapshotFetch) Stats() pipeline.FetchStats { return stats(f.r.Snapshot.Stats()) }
 
 func stats(s hub.Stats) pipeline.FetchStats {
 	return pipeline.FetchStats{Needed: s.Needed, Fetched: s.Fetched, Cached: s.FromCache + s.FromSpool, Requests: s.Requests, Retries: s.Retries}
 }
-
-// URL opens a single file at an address. A GGUF file is a model.
-func (r *remote) URL(ctx context.Context, name, url, sha256 string, h Headers) (*pipeline.Source, error) {
-	f, err := r.c.OpenURL(ctx, url, hub.URLOptions{SHA256: sha256})
-	if err != nil {
-		return nil, err
-	}
-	src := &pipeline.Source{Close: f.Close, Fetch: &urlFetch{f}}
-	src.Files = []pipeline.SourceFile{{Path: f.Name(), Size: f.Size(), SHA256: sha256}}
-	var key tensor.Key
-	if sha256 != "" {
-		key = tensor.Derive("file", sha256)
-	} else {
-		// Without a digest the server's validator stands in for provenance;
-		// nothing is keyed by it, since servers reuse them.
-		src.Files[0].SHA256 = ""
-		src.Digest = func(ctx context.Context) error {
-			sum, err := hashBlob(ctx, f)
-			if err != nil {
-				return err
-			}
-			src.Files[0].SHA256 = sum.Hex()
-			return nil
-		}
-	}
-	magic := make([]byte, 4)
-	if f.Size() >= 4 {
-		if err := f.ReadAt(ctx, magic, 0); err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
-	}
-	if string(magic) != "GGUF" {
-		return src, nil
-	}
-	open := func(context.Context, string) (tensor.Blob, error) { return marked{f}, nil }
-	m, _, err := model.LoadGGUF(ctx, f.Name(), open, h.gguf(name, key))
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	src.Model = m
-	return src, nil
-}
-
-type urlFetch struct{ f *hub.URLFile }
-
-func (u *urlFetch) Need(_ context.Context, ranges []tensor.Extent) error {
-	run := make([]hub.Range, len(ranges))
-	for i, r := range ranges {
-		run[i] = hub.Range{Off: r.Offset, Len: r.Bytes}
-	}
-	if err := u.f.Need(run); err != nil {
-		return err
-	}
-	u.f.Prefetch()
-	return nil
-}
-
-func (u *urlFetch) Finish(ctx context.Context) error { return repaired(u.f.Finish(ctx)) }
-func (u *urlFetch) Stats() pipeline.FetchStats       { return stats(u.f.Stats()) }
