@@ -107,31 +107,6 @@ func storeList(s *storeContext) error {
 	return nil
 }
 
-func spoolList(s *storeContext) error {
-	l, err := hub.ListSpool(s.s.SpoolDir())
-	if err != nil {
-		return err
-	}
-	if s.Bool("json") {
-		return printJSON(s.Context, l)
-	}
-	t := tabwriter.NewWriter(s.App.Writer, 0, 0, 2, ' ', 0)
-	for _, x := range l.Snapshots {
-		fmt.Fprintf(t, "%s@%s\t%s\t%s\t%d of %d bytes\n", x.Repo, x.Revision, x.Commit, x.Status(), x.Have, x.Need)
-	}
-	for _, x := range l.Entries {
-		state := "whole"
-		switch {
-		case x.Bad:
-			state = "damaged, kept as evidence"
-		case x.Have < x.Size:
-			state = "partial"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d of %d bytes\n", x.What, x.Name, state, x.Have, x.Size)
-	}
-	return t.Flush()
-}
-
 // build finds the build that a reference means.
 func (s *storeContext) build(ref string) (artifacts.Descriptor, *artifacts.Build, error) {
 	d, err := s.s.Resolve(s.Context.Context, ref)
@@ -201,7 +176,11 @@ func storeTag(s *storeContext) error {
 		return err
 	}
 	if s.Bool("json") {
-		return printJSON(s.Context, artifacts.Named{Name: a[1], Descriptor: d})
+		return printJSON(s.Context, struct {
+			Name   string           `json:"name"`
+			Digest artifacts.Digest `json:"digest"`
+			Size   int64            `json:"size"`
+		}{a[1], d.Digest, d.Size})
 	}
 	_, err = fmt.Fprintf(s.App.Writer, "%s is %s\n", a[1], d.Digest)
 	return err
@@ -236,7 +215,10 @@ func storeVerify(s *storeContext) error {
 		if found == nil {
 			found = []artifacts.Finding{}
 		}
-		if err := printJSON(s.Context, found); err != nil {
+		err := printJSON(s.Context, struct {
+			Findings []artifacts.Finding `json:"findings"`
+		}{found})
+		if err != nil {
 			return err
 		}
 	} else {
@@ -281,8 +263,8 @@ func storeGC(s *storeContext) error {
 		return printJSON(s.Context, struct {
 			Plan   *local.GCPlan   `json:"plan"`
 			Result *local.GCResult `json:"result,omitempty"`
-			Spool  hub.CleanResult `json:"spool"`
-		}{plan, res, spool})
+			Spool  []spoolEntry    `json:"spool"` // downloads that went, or would go
+		}{plan, res, spoolEntries(spool.Removed)})
 	}
 	w := s.App.Writer
 	for _, e := range spool.Removed {
@@ -313,6 +295,9 @@ func storeExport(s *storeContext) error {
 	default:
 		return usagef("--method %q: auto, link, reflink or copy", s.String("method"))
 	}
+	if s.IsSet("layout") && s.IsSet("tar") {
+		return usagef("store export: --layout or --tar, not both")
+	}
 	d, b, err := s.build(a[0])
 	if err != nil {
 		return err
@@ -326,16 +311,33 @@ func storeExport(s *storeContext) error {
 		Bytes  int64  `json:"bytes,omitempty"`
 		Method string `json:"method"`
 	}
-	var done []exported
+	var doc struct {
+		Files []exported `json:"files"`
+	}
+	doc.Files = []exported{}
+	// What was exported before a fault stays, and the document says so.
+	programOf(s.Context).doc = &doc
+	put := func(x exported, err error) error {
+		if errors.Is(err, artifacts.ErrExists) {
+			return fmt.Errorf("%w; --replace replaces it", err)
+		}
+		if err != nil {
+			return err
+		}
+		doc.Files = append(doc.Files, x)
+		if s.Bool("json") {
+			return nil
+		}
+		_, err = fmt.Fprintf(s.App.Writer, "%s (%s)\n", x.Path, x.Method)
+		return err
+	}
 	switch {
-	case s.IsSet("layout") && s.IsSet("tar"):
-		return usagef("store export: --layout or --tar, not both")
 	case s.IsSet("layout"):
-		err = s.s.ExportLayout(ctx, name, d, s.String("layout"), opt)
-		done = append(done, exported{Path: s.String("layout"), Method: "layout"})
+		err := s.s.ExportLayout(ctx, name, d, s.String("layout"), opt)
+		return put(exported{Path: s.String("layout"), Method: "layout"}, err)
 	case s.IsSet("tar"):
-		err = s.s.ExportTar(ctx, name, d, s.String("tar"), opt)
-		done = append(done, exported{Path: s.String("tar"), Method: "tar"})
+		err := s.s.ExportTar(ctx, name, d, s.String("tar"), opt)
+		return put(exported{Path: s.String("tar"), Method: "tar"}, err)
 	default:
 		for _, o := range b.Outputs {
 			path := filepath.Join(s.String("out"), filepath.FromSlash(o.File))
@@ -343,23 +345,10 @@ func storeExport(s *storeContext) error {
 				return err
 			}
 			m, err := s.s.Export(ctx, artifacts.Descriptor{MediaType: o.MediaType, Digest: o.Digest, Size: o.Size}, path, opt)
-			if errors.Is(err, artifacts.ErrExists) {
-				return fmt.Errorf("%w; --replace replaces it", err)
-			}
-			if err != nil {
+			if err := put(exported{path, o.Size, string(m)}, err); err != nil {
 				return err
 			}
-			done = append(done, exported{path, o.Size, string(m)})
 		}
+		return nil
 	}
-	if err != nil {
-		return err
-	}
-	if s.Bool("json") {
-		return printJSON(s.Context, done)
-	}
-	for _, x := range done {
-		fmt.Fprintf(s.App.Writer, "%s (%s)\n", x.Path, x.Method)
-	}
-	return nil
 }
