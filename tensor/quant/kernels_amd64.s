@@ -692,3 +692,957 @@ GLOBL kmcuPairs<>(SB), RODATA|NOPTR, $32
 
 DATA eighth<>+0(SB)/4, $0x3e000000
 GLOBL eighth<>(SB), RODATA|NOPTR, $4
+
+// func transposeAVX2(dst *[8]float32, src *float32, stride int, n int)
+// Requires: AVX
+TEXT ·transposeAVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ stride+16(FP), DX
+	MOVQ n+24(FP), BX
+	LEAQ (DX)(DX*2), SI
+	LEAQ (CX)(DX*4), DI
+
+transposeLoop:
+	VMOVUPS    (CX), Y0
+	VMOVUPS    (CX)(DX*1), Y1
+	VMOVUPS    (CX)(DX*2), Y2
+	VMOVUPS    (CX)(SI*1), Y3
+	VMOVUPS    (DI), Y4
+	VMOVUPS    (DI)(DX*1), Y5
+	VMOVUPS    (DI)(DX*2), Y6
+	VMOVUPS    (DI)(SI*1), Y7
+	VUNPCKLPS  Y1, Y0, Y8
+	VUNPCKHPS  Y1, Y0, Y0
+	VUNPCKLPS  Y3, Y2, Y1
+	VUNPCKHPS  Y3, Y2, Y2
+	VUNPCKLPS  Y5, Y4, Y3
+	VUNPCKHPS  Y5, Y4, Y4
+	VUNPCKLPS  Y7, Y6, Y5
+	VUNPCKHPS  Y7, Y6, Y6
+	VUNPCKLPD  Y1, Y8, Y7
+	VUNPCKHPD  Y1, Y8, Y1
+	VUNPCKLPD  Y2, Y0, Y8
+	VUNPCKHPD  Y2, Y0, Y0
+	VUNPCKLPD  Y5, Y3, Y2
+	VUNPCKHPD  Y5, Y3, Y3
+	VUNPCKLPD  Y6, Y4, Y5
+	VUNPCKHPD  Y6, Y4, Y4
+	VPERM2F128 $0x20, Y2, Y7, Y6
+	VPERM2F128 $0x31, Y2, Y7, Y2
+	VMOVUPS    Y6, (AX)
+	VMOVUPS    Y2, 128(AX)
+	VPERM2F128 $0x20, Y3, Y1, Y2
+	VPERM2F128 $0x31, Y3, Y1, Y1
+	VMOVUPS    Y2, 32(AX)
+	VMOVUPS    Y1, 160(AX)
+	VPERM2F128 $0x20, Y5, Y8, Y1
+	VPERM2F128 $0x31, Y5, Y8, Y2
+	VMOVUPS    Y1, 64(AX)
+	VMOVUPS    Y2, 192(AX)
+	VPERM2F128 $0x20, Y4, Y0, Y1
+	VPERM2F128 $0x31, Y4, Y0, Y0
+	VMOVUPS    Y1, 96(AX)
+	VMOVUPS    Y0, 224(AX)
+	ADDQ       $+32, CX
+	ADDQ       $+32, DI
+	ADDQ       $+256, AX
+	SUBQ       $+8, BX
+	JNZ        transposeLoop
+	VZEROUPPER
+	RET
+
+// func weighAbsAVX2(s *float32, n int)
+// Requires: AVX
+TEXT ·weighAbsAVX2(SB), NOSPLIT, $0-16
+	MOVQ         s+0(FP), AX
+	MOVQ         n+8(FP), CX
+	VBROADCASTSS absBits1<>+0(SB), Y0
+	MOVQ         CX, CX
+
+weighAbs:
+	VANDPS  (AX), Y0, Y1
+	VMOVUPS Y1, 1024(AX)
+	VANDPS  32(AX), Y0, Y1
+	VMOVUPS Y1, 1056(AX)
+	VANDPS  64(AX), Y0, Y1
+	VMOVUPS Y1, 1088(AX)
+	VANDPS  96(AX), Y0, Y1
+	VMOVUPS Y1, 1120(AX)
+	ADDQ    $+128, AX
+	SUBQ    $+4, CX
+	JNZ     weighAbs
+	VZEROUPPER
+	RET
+
+DATA absBits1<>+0(SB)/4, $0x7fffffff
+GLOBL absBits1<>(SB), RODATA|NOPTR, $4
+
+// func weighMeanAVX2(s *float32, n int, inverse float32)
+// Requires: AVX
+TEXT ·weighMeanAVX2(SB), NOSPLIT, $0-20
+	MOVQ         s+0(FP), AX
+	MOVQ         n+8(FP), CX
+	VXORPS       Y0, Y0, Y0
+	VBROADCASTSS inverse+16(FP), Y1
+	MOVQ         AX, DX
+	MOVQ         CX, BX
+
+weighMeanSum:
+	VMOVUPS      (DX), Y2
+	VMULPS       Y2, Y2, Y2
+	VADDPS       Y2, Y0, Y0
+	VMOVUPS      32(DX), Y2
+	VMULPS       Y2, Y2, Y2
+	VADDPS       Y2, Y0, Y0
+	VMOVUPS      64(DX), Y2
+	VMULPS       Y2, Y2, Y2
+	VADDPS       Y2, Y0, Y0
+	VMOVUPS      96(DX), Y2
+	VMULPS       Y2, Y2, Y2
+	VADDPS       Y2, Y0, Y0
+	ADDQ         $+128, DX
+	SUBQ         $+4, BX
+	JNZ          weighMeanSum
+	VMULPS       Y1, Y0, Y0
+	VSQRTPS      Y0, Y0
+	VBROADCASTSS absBits1<>+0(SB), Y1
+	MOVQ         CX, CX
+
+weighMean:
+	VANDPS  (AX), Y1, Y2
+	VADDPS  Y2, Y0, Y2
+	VMOVUPS Y2, 1024(AX)
+	VANDPS  32(AX), Y1, Y2
+	VADDPS  Y2, Y0, Y2
+	VMOVUPS Y2, 1056(AX)
+	VANDPS  64(AX), Y1, Y2
+	VADDPS  Y2, Y0, Y2
+	VMOVUPS Y2, 1088(AX)
+	VANDPS  96(AX), Y1, Y2
+	VADDPS  Y2, Y0, Y2
+	VMOVUPS Y2, 1120(AX)
+	ADDQ    $+128, AX
+	SUBQ    $+4, CX
+	JNZ     weighMean
+	VZEROUPPER
+	RET
+
+// func weighImportanceAVX2(s *float32, n int, sigma2 float32)
+// Requires: AVX
+TEXT ·weighImportanceAVX2(SB), NOSPLIT, $0-20
+	MOVQ         s+0(FP), AX
+	MOVQ         n+8(FP), CX
+	VBROADCASTSS sigma2+16(FP), Y0
+	MOVQ         CX, CX
+
+weighImportance:
+	VMOVUPS (AX), Y1
+	VMULPS  Y1, Y1, Y1
+	VADDPS  Y1, Y0, Y1
+	VSQRTPS Y1, Y1
+	VMULPS  1024(AX), Y1, Y1
+	VMOVUPS Y1, 1024(AX)
+	VMOVUPS 32(AX), Y1
+	VMULPS  Y1, Y1, Y1
+	VADDPS  Y1, Y0, Y1
+	VSQRTPS Y1, Y1
+	VMULPS  1056(AX), Y1, Y1
+	VMOVUPS Y1, 1056(AX)
+	VMOVUPS 64(AX), Y1
+	VMULPS  Y1, Y1, Y1
+	VADDPS  Y1, Y0, Y1
+	VSQRTPS Y1, Y1
+	VMULPS  1088(AX), Y1, Y1
+	VMOVUPS Y1, 1088(AX)
+	VMOVUPS 96(AX), Y1
+	VMULPS  Y1, Y1, Y1
+	VADDPS  Y1, Y0, Y1
+	VSQRTPS Y1, Y1
+	VMULPS  1120(AX), Y1, Y1
+	VMOVUPS Y1, 1120(AX)
+	ADDQ    $+128, AX
+	SUBQ    $+4, CX
+	JNZ     weighImportance
+	VZEROUPPER
+	RET
+
+// func fitAffineAVX2(s *float32, n int, candidates *float32, steps int) bool
+// Requires: AVX
+TEXT ·fitAffineAVX2(SB), NOSPLIT, $0-33
+	MOVQ         s+0(FP), AX
+	MOVQ         n+8(FP), CX
+	MOVQ         candidates+16(FP), DX
+	MOVQ         steps+24(FP), BX
+	VBROADCASTSS roundMagic<>+0(SB), Y0
+	VBROADCASTSS (DX), Y1
+	VADDPS       Y0, Y1, Y1
+	VMOVUPS      (AX), Y2
+	VMOVAPS      Y2, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	MOVQ         AX, SI
+	MOVQ         CX, DI
+
+fitAffineAVX2Range:
+	VMOVUPS      (SI), Y6
+	VMOVUPS      1024(SI), Y7
+	VMINPS       Y2, Y6, Y2
+	VMAXPS       Y3, Y6, Y3
+	VADDPS       Y7, Y4, Y4
+	VMULPS       Y7, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	VMOVUPS      32(SI), Y6
+	VMOVUPS      1056(SI), Y7
+	VMINPS       Y2, Y6, Y2
+	VMAXPS       Y3, Y6, Y3
+	VADDPS       Y7, Y4, Y4
+	VMULPS       Y7, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	VMOVUPS      64(SI), Y6
+	VMOVUPS      1088(SI), Y7
+	VMINPS       Y2, Y6, Y2
+	VMAXPS       Y3, Y6, Y3
+	VADDPS       Y7, Y4, Y4
+	VMULPS       Y7, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	VMOVUPS      96(SI), Y6
+	VMOVUPS      1120(SI), Y7
+	VMINPS       Y2, Y6, Y2
+	VMAXPS       Y3, Y6, Y3
+	VADDPS       Y7, Y4, Y4
+	VMULPS       Y7, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	ADDQ         $+128, SI
+	SUBQ         $+4, DI
+	JNZ          fitAffineAVX2Range
+	VMOVUPS      Y4, 3200(AX)
+	VMOVUPS      Y5, 3232(AX)
+	VMOVUPS      Y2, 3296(AX)
+	VMOVUPS      Y3, 3264(AX)
+	VXORPS       Y5, Y5, Y5
+	VSUBPS       Y4, Y4, Y4
+	VCMPPS       $0x00, Y5, Y4, Y4
+	VMOVMSKPS    Y4, SI
+	CMPL         SI, $0x000000ff
+	JNE          fitAffineAVX2Refuse
+	VCMPPS       $0x1e, Y5, Y2, Y4
+	VBLENDVPS    Y4, Y5, Y2, Y2
+	VCMPPS       $0x04, Y3, Y2, Y3
+	VMOVUPS      Y3, 3360(AX)
+	VMOVUPS      3264(AX), Y4
+	VSUBPS       Y2, Y4, Y4
+	VBROADCASTSS (DX), Y3
+	VDIVPS       Y4, Y3, Y3
+	VMOVUPS      3296(AX), Y5
+	VSUBPS       Y2, Y5, Y5
+	VMULPS       Y3, Y4, Y4
+	VMULPS       Y3, Y5, Y5
+	VBROADCASTSS absBits1<>+0(SB), Y7
+	VBROADCASTSS roundLimit<>+0(SB), Y6
+	VANDPS       Y7, Y4, Y4
+	VANDPS       Y7, Y5, Y5
+	VCMPPS       $0x15, Y6, Y4, Y4
+	VCMPPS       $0x15, Y6, Y5, Y5
+	VORPS        Y4, Y5, Y4
+	VANDPS       3360(AX), Y4, Y4
+	VMOVMSKPS    Y4, SI
+	TESTL        SI, SI
+	JNZ          fitAffineAVX2Refuse
+	VMOVUPS      Y3, 3136(AX)
+	VMOVUPS      Y2, 3168(AX)
+	VBROADCASTSS oneFloat1<>+0(SB), Y4
+	VDIVPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 3072(AX)
+	MOVQ         AX, SI
+	MOVQ         CX, DI
+
+fitAffineAVX2First:
+	VMOVUPS (SI), Y5
+	VSUBPS  Y2, Y5, Y5
+	VMULPS  Y3, Y5, Y5
+	VADDPS  Y0, Y5, Y5
+	VMAXPS  Y0, Y5, Y5
+	VMINPS  Y1, Y5, Y5
+	VSUBPS  Y0, Y5, Y5
+	VMOVUPS Y5, 2048(SI)
+	VMOVUPS 32(SI), Y5
+	VSUBPS  Y2, Y5, Y5
+	VMULPS  Y3, Y5, Y5
+	VADDPS  Y0, Y5, Y5
+	VMAXPS  Y0, Y5, Y5
+	VMINPS  Y1, Y5, Y5
+	VSUBPS  Y0, Y5, Y5
+	VMOVUPS Y5, 2080(SI)
+	VMOVUPS 64(SI), Y5
+	VSUBPS  Y2, Y5, Y5
+	VMULPS  Y3, Y5, Y5
+	VADDPS  Y0, Y5, Y5
+	VMAXPS  Y0, Y5, Y5
+	VMINPS  Y1, Y5, Y5
+	VSUBPS  Y0, Y5, Y5
+	VMOVUPS Y5, 2112(SI)
+	VMOVUPS 96(SI), Y5
+	VSUBPS  Y2, Y5, Y5
+	VMULPS  Y3, Y5, Y5
+	VADDPS  Y0, Y5, Y5
+	VMAXPS  Y0, Y5, Y5
+	VMINPS  Y1, Y5, Y5
+	VSUBPS  Y0, Y5, Y5
+	VMOVUPS Y5, 2144(SI)
+	ADDQ    $+128, SI
+	SUBQ    $+4, DI
+	JNZ     fitAffineAVX2First
+	VXORPS  Y3, Y3, Y3
+	MOVQ    AX, SI
+	MOVQ    CX, DI
+
+fitAffineAVX2FirstError:
+	VMULPS  2048(SI), Y4, Y5
+	VADDPS  Y2, Y5, Y5
+	VSUBPS  (SI), Y5, Y5
+	VMULPS  Y5, Y5, Y5
+	VMULPS  1024(SI), Y5, Y5
+	VADDPS  Y5, Y3, Y3
+	VMULPS  2080(SI), Y4, Y5
+	VADDPS  Y2, Y5, Y5
+	VSUBPS  32(SI), Y5, Y5
+	VMULPS  Y5, Y5, Y5
+	VMULPS  1056(SI), Y5, Y5
+	VADDPS  Y5, Y3, Y3
+	VMULPS  2112(SI), Y4, Y5
+	VADDPS  Y2, Y5, Y5
+	VSUBPS  64(SI), Y5, Y5
+	VMULPS  Y5, Y5, Y5
+	VMULPS  1088(SI), Y5, Y5
+	VADDPS  Y5, Y3, Y3
+	VMULPS  2144(SI), Y4, Y5
+	VADDPS  Y2, Y5, Y5
+	VSUBPS  96(SI), Y5, Y5
+	VMULPS  Y5, Y5, Y5
+	VMULPS  1120(SI), Y5, Y5
+	VADDPS  Y5, Y3, Y3
+	ADDQ    $+128, SI
+	SUBQ    $+4, DI
+	JNZ     fitAffineAVX2FirstError
+	VMOVUPS Y3, 3328(AX)
+
+fitAffineAVX2Step:
+	ADDQ         $+4, DX
+	VMOVUPS      3264(AX), Y4
+	VSUBPS       Y2, Y4, Y4
+	VBROADCASTSS (DX), Y3
+	VDIVPS       Y4, Y3, Y3
+	VMOVUPS      3296(AX), Y5
+	VSUBPS       Y2, Y5, Y5
+	VMULPS       Y3, Y4, Y4
+	VMULPS       Y3, Y5, Y5
+	VBROADCASTSS absBits1<>+0(SB), Y7
+	VBROADCASTSS roundLimit<>+0(SB), Y6
+	VANDPS       Y7, Y4, Y4
+	VANDPS       Y7, Y5, Y5
+	VCMPPS       $0x15, Y6, Y4, Y4
+	VCMPPS       $0x15, Y6, Y5, Y5
+	VORPS        Y4, Y5, Y4
+	VANDPS       3360(AX), Y4, Y4
+	VMOVMSKPS    Y4, SI
+	TESTL        SI, SI
+	JNZ          fitAffineAVX2Refuse
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	MOVQ         AX, SI
+	MOVQ         CX, DI
+
+fitAffineAVX2Codes:
+	VMOVUPS   (SI), Y7
+	VSUBPS    Y2, Y7, Y8
+	VMULPS    Y3, Y8, Y8
+	VADDPS    Y0, Y8, Y8
+	VMAXPS    Y0, Y8, Y8
+	VMINPS    Y1, Y8, Y8
+	VSUBPS    Y0, Y8, Y8
+	VMOVUPS   Y8, 2048(SI)
+	VMULPS    1024(SI), Y8, Y9
+	VADDPS    Y9, Y4, Y4
+	VMULPS    Y9, Y8, Y8
+	VADDPS    Y8, Y5, Y5
+	VMULPS    Y9, Y7, Y7
+	VADDPS    Y7, Y6, Y6
+	VMOVUPS   32(SI), Y7
+	VSUBPS    Y2, Y7, Y8
+	VMULPS    Y3, Y8, Y8
+	VADDPS    Y0, Y8, Y8
+	VMAXPS    Y0, Y8, Y8
+	VMINPS    Y1, Y8, Y8
+	VSUBPS    Y0, Y8, Y8
+	VMOVUPS   Y8, 2080(SI)
+	VMULPS    1056(SI), Y8, Y9
+	VADDPS    Y9, Y4, Y4
+	VMULPS    Y9, Y8, Y8
+	VADDPS    Y8, Y5, Y5
+	VMULPS    Y9, Y7, Y7
+	VADDPS    Y7, Y6, Y6
+	VMOVUPS   64(SI), Y7
+	VSUBPS    Y2, Y7, Y8
+	VMULPS    Y3, Y8, Y8
+	VADDPS    Y0, Y8, Y8
+	VMAXPS    Y0, Y8, Y8
+	VMINPS    Y1, Y8, Y8
+	VSUBPS    Y0, Y8, Y8
+	VMOVUPS   Y8, 2112(SI)
+	VMULPS    1088(SI), Y8, Y9
+	VADDPS    Y9, Y4, Y4
+	VMULPS    Y9, Y8, Y8
+	VADDPS    Y8, Y5, Y5
+	VMULPS    Y9, Y7, Y7
+	VADDPS    Y7, Y6, Y6
+	VMOVUPS   96(SI), Y7
+	VSUBPS    Y2, Y7, Y8
+	VMULPS    Y3, Y8, Y8
+	VADDPS    Y0, Y8, Y8
+	VMAXPS    Y0, Y8, Y8
+	VMINPS    Y1, Y8, Y8
+	VSUBPS    Y0, Y8, Y8
+	VMOVUPS   Y8, 2144(SI)
+	VMULPS    1120(SI), Y8, Y9
+	VADDPS    Y9, Y4, Y4
+	VMULPS    Y9, Y8, Y8
+	VADDPS    Y8, Y5, Y5
+	VMULPS    Y9, Y7, Y7
+	VADDPS    Y7, Y6, Y6
+	ADDQ      $+128, SI
+	SUBQ      $+4, DI
+	JNZ       fitAffineAVX2Codes
+	VMOVUPS   3200(AX), Y8
+	VMULPS    Y5, Y8, Y7
+	VMULPS    Y4, Y4, Y10
+	VSUBPS    Y10, Y7, Y7
+	VXORPS    Y12, Y12, Y12
+	VCMPPS    $0x1e, Y12, Y7, Y11
+	VANDPS    3360(AX), Y11, Y11
+	VMOVMSKPS Y11, SI
+	TESTL     SI, SI
+	JZ        fitAffineAVX2Next
+	VMULPS    Y6, Y8, Y8
+	VMOVUPS   3232(AX), Y9
+	VMULPS    Y4, Y9, Y10
+	VSUBPS    Y10, Y8, Y8
+	VDIVPS    Y7, Y8, Y8
+	VMULPS    Y5, Y9, Y9
+	VMULPS    Y6, Y4, Y10
+	VSUBPS    Y10, Y9, Y9
+	VDIVPS    Y7, Y9, Y9
+	VCMPPS    $0x1e, Y12, Y9, Y10
+	VDIVPS    Y5, Y6, Y6
+	VBLENDVPS Y10, Y12, Y9, Y9
+	VBLENDVPS Y10, Y6, Y8, Y8
+	VXORPS    Y4, Y4, Y4
+	MOVQ      AX, SI
+	MOVQ      CX, DI
+
+fitAffineAVX2Error:
+	VMULPS    2048(SI), Y8, Y5
+	VADDPS    Y9, Y5, Y5
+	VSUBPS    (SI), Y5, Y5
+	VMULPS    Y5, Y5, Y5
+	VMULPS    1024(SI), Y5, Y5
+	VADDPS    Y5, Y4, Y4
+	VMULPS    2080(SI), Y8, Y5
+	VADDPS    Y9, Y5, Y5
+	VSUBPS    32(SI), Y5, Y5
+	VMULPS    Y5, Y5, Y5
+	VMULPS    1056(SI), Y5, Y5
+	VADDPS    Y5, Y4, Y4
+	VMULPS    2112(SI), Y8, Y5
+	VADDPS    Y9, Y5, Y5
+	VSUBPS    64(SI), Y5, Y5
+	VMULPS    Y5, Y5, Y5
+	VMULPS    1088(SI), Y5, Y5
+	VADDPS    Y5, Y4, Y4
+	VMULPS    2144(SI), Y8, Y5
+	VADDPS    Y9, Y5, Y5
+	VSUBPS    96(SI), Y5, Y5
+	VMULPS    Y5, Y5, Y5
+	VMULPS    1120(SI), Y5, Y5
+	VADDPS    Y5, Y4, Y4
+	ADDQ      $+128, SI
+	SUBQ      $+4, DI
+	JNZ       fitAffineAVX2Error
+	VMOVUPS   3328(AX), Y5
+	VCMPPS    $0x11, Y5, Y4, Y10
+	VANDPS    Y11, Y10, Y10
+	VMOVMSKPS Y10, SI
+	TESTL     SI, SI
+	JZ        fitAffineAVX2Next
+	VMOVUPS   3328(AX), Y5
+	VBLENDVPS Y10, Y4, Y5, Y5
+	VMOVUPS   Y5, 3328(AX)
+	VMOVUPS   3072(AX), Y4
+	VBLENDVPS Y10, Y8, Y4, Y4
+	VMOVUPS   Y4, 3072(AX)
+	VMOVUPS   3136(AX), Y4
+	VBLENDVPS Y10, Y3, Y4, Y4
+	VMOVUPS   Y4, 3136(AX)
+	VMOVUPS   3168(AX), Y3
+	VBLENDVPS Y10, Y2, Y3, Y3
+	VMOVUPS   Y3, 3168(AX)
+	VBLENDVPS Y10, Y9, Y2, Y2
+
+fitAffineAVX2Next:
+	DECQ         BX
+	JNZ          fitAffineAVX2Step
+	VMOVUPS      3360(AX), Y0
+	VANDPS       3072(AX), Y0, Y1
+	VMOVUPS      Y1, 3072(AX)
+	VANDPS       3136(AX), Y0, Y1
+	VMOVUPS      Y1, 3136(AX)
+	VANDPS       3168(AX), Y0, Y1
+	VMOVUPS      Y1, 3168(AX)
+	VBROADCASTSS signBit1<>+0(SB), Y1
+	VXORPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 3104(AX)
+	VZEROUPPER
+	MOVB         $0x01, AL
+	MOVB         AL, ret+32(FP)
+	RET
+
+fitAffineAVX2Refuse:
+	VZEROUPPER
+	MOVB $0x00, AL
+	MOVB AL, ret+32(FP)
+	RET
+
+DATA roundMagic<>+0(SB)/4, $0x4b400000
+GLOBL roundMagic<>(SB), RODATA|NOPTR, $4
+
+DATA roundLimit<>+0(SB)/4, $0x4a000000
+GLOBL roundLimit<>(SB), RODATA|NOPTR, $4
+
+DATA oneFloat1<>+0(SB)/4, $0x3f800000
+GLOBL oneFloat1<>(SB), RODATA|NOPTR, $4
+
+DATA signBit1<>+0(SB)/4, $0x80000000
+GLOBL signBit1<>(SB), RODATA|NOPTR, $4
+
+// func fitAffineAbsAVX2(s *float32, n int, candidates *float32, steps int) bool
+// Requires: AVX
+TEXT ·fitAffineAbsAVX2(SB), NOSPLIT, $0-33
+	MOVQ         s+0(FP), AX
+	MOVQ         n+8(FP), CX
+	MOVQ         candidates+16(FP), DX
+	MOVQ         steps+24(FP), BX
+	VBROADCASTSS roundMagic<>+0(SB), Y0
+	VBROADCASTSS (DX), Y1
+	VADDPS       Y0, Y1, Y1
+	VMOVUPS      (AX), Y2
+	VMOVAPS      Y2, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	MOVQ         AX, SI
+	MOVQ         CX, DI
+
+fitAffineAbsAVX2Range:
+	VMOVUPS      (SI), Y6
+	VMOVUPS      1024(SI), Y7
+	VMINPS       Y2, Y6, Y2
+	VMAXPS       Y3, Y6, Y3
+	VADDPS       Y7, Y4, Y4
+	VMULPS       Y7, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	VMOVUPS      32(SI), Y6
+	VMOVUPS      1056(SI), Y7
+	VMINPS       Y2, Y6, Y2
+	VMAXPS       Y3, Y6, Y3
+	VADDPS       Y7, Y4, Y4
+	VMULPS       Y7, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	VMOVUPS      64(SI), Y6
+	VMOVUPS      1088(SI), Y7
+	VMINPS       Y2, Y6, Y2
+	VMAXPS       Y3, Y6, Y3
+	VADDPS       Y7, Y4, Y4
+	VMULPS       Y7, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	VMOVUPS      96(SI), Y6
+	VMOVUPS      1120(SI), Y7
+	VMINPS       Y2, Y6, Y2
+	VMAXPS       Y3, Y6, Y3
+	VADDPS       Y7, Y4, Y4
+	VMULPS       Y7, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	ADDQ         $+128, SI
+	SUBQ         $+4, DI
+	JNZ          fitAffineAbsAVX2Range
+	VMOVUPS      Y4, 3200(AX)
+	VMOVUPS      Y5, 3232(AX)
+	VMOVUPS      Y2, 3296(AX)
+	VMOVUPS      Y3, 3264(AX)
+	VXORPS       Y5, Y5, Y5
+	VSUBPS       Y4, Y4, Y4
+	VCMPPS       $0x00, Y5, Y4, Y4
+	VMOVMSKPS    Y4, SI
+	CMPL         SI, $0x000000ff
+	JNE          fitAffineAbsAVX2Refuse
+	VCMPPS       $0x1e, Y5, Y2, Y4
+	VBLENDVPS    Y4, Y5, Y2, Y2
+	VCMPPS       $0x04, Y3, Y2, Y3
+	VMOVUPS      Y3, 3360(AX)
+	VMOVUPS      3264(AX), Y4
+	VSUBPS       Y2, Y4, Y4
+	VBROADCASTSS (DX), Y3
+	VDIVPS       Y4, Y3, Y3
+	VMOVUPS      3296(AX), Y5
+	VSUBPS       Y2, Y5, Y5
+	VMULPS       Y3, Y4, Y4
+	VMULPS       Y3, Y5, Y5
+	VBROADCASTSS absBits1<>+0(SB), Y7
+	VBROADCASTSS roundLimit<>+0(SB), Y6
+	VANDPS       Y7, Y4, Y4
+	VANDPS       Y7, Y5, Y5
+	VCMPPS       $0x15, Y6, Y4, Y4
+	VCMPPS       $0x15, Y6, Y5, Y5
+	VORPS        Y4, Y5, Y4
+	VANDPS       3360(AX), Y4, Y4
+	VMOVMSKPS    Y4, SI
+	TESTL        SI, SI
+	JNZ          fitAffineAbsAVX2Refuse
+	VMOVUPS      Y3, 3136(AX)
+	VMOVUPS      Y2, 3168(AX)
+	VBROADCASTSS oneFloat1<>+0(SB), Y4
+	VDIVPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 3072(AX)
+	MOVQ         AX, SI
+	MOVQ         CX, DI
+
+fitAffineAbsAVX2First:
+	VMOVUPS      (SI), Y5
+	VSUBPS       Y2, Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y0, Y5, Y5
+	VMAXPS       Y0, Y5, Y5
+	VMINPS       Y1, Y5, Y5
+	VSUBPS       Y0, Y5, Y5
+	VMOVUPS      Y5, 2048(SI)
+	VMOVUPS      32(SI), Y5
+	VSUBPS       Y2, Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y0, Y5, Y5
+	VMAXPS       Y0, Y5, Y5
+	VMINPS       Y1, Y5, Y5
+	VSUBPS       Y0, Y5, Y5
+	VMOVUPS      Y5, 2080(SI)
+	VMOVUPS      64(SI), Y5
+	VSUBPS       Y2, Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y0, Y5, Y5
+	VMAXPS       Y0, Y5, Y5
+	VMINPS       Y1, Y5, Y5
+	VSUBPS       Y0, Y5, Y5
+	VMOVUPS      Y5, 2112(SI)
+	VMOVUPS      96(SI), Y5
+	VSUBPS       Y2, Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y0, Y5, Y5
+	VMAXPS       Y0, Y5, Y5
+	VMINPS       Y1, Y5, Y5
+	VSUBPS       Y0, Y5, Y5
+	VMOVUPS      Y5, 2144(SI)
+	ADDQ         $+128, SI
+	SUBQ         $+4, DI
+	JNZ          fitAffineAbsAVX2First
+	VXORPS       Y3, Y3, Y3
+	VBROADCASTSS absBits1<>+0(SB), Y5
+	MOVQ         AX, SI
+	MOVQ         CX, DI
+
+fitAffineAbsAVX2FirstError:
+	VMULPS  2048(SI), Y4, Y6
+	VADDPS  Y2, Y6, Y6
+	VSUBPS  (SI), Y6, Y6
+	VANDPS  Y5, Y6, Y6
+	VMULPS  1024(SI), Y6, Y6
+	VADDPS  Y6, Y3, Y3
+	VMULPS  2080(SI), Y4, Y6
+	VADDPS  Y2, Y6, Y6
+	VSUBPS  32(SI), Y6, Y6
+	VANDPS  Y5, Y6, Y6
+	VMULPS  1056(SI), Y6, Y6
+	VADDPS  Y6, Y3, Y3
+	VMULPS  2112(SI), Y4, Y6
+	VADDPS  Y2, Y6, Y6
+	VSUBPS  64(SI), Y6, Y6
+	VANDPS  Y5, Y6, Y6
+	VMULPS  1088(SI), Y6, Y6
+	VADDPS  Y6, Y3, Y3
+	VMULPS  2144(SI), Y4, Y6
+	VADDPS  Y2, Y6, Y6
+	VSUBPS  96(SI), Y6, Y6
+	VANDPS  Y5, Y6, Y6
+	VMULPS  1120(SI), Y6, Y6
+	VADDPS  Y6, Y3, Y3
+	ADDQ    $+128, SI
+	SUBQ    $+4, DI
+	JNZ     fitAffineAbsAVX2FirstError
+	VMOVUPS Y3, 3328(AX)
+
+fitAffineAbsAVX2Step:
+	ADDQ         $+4, DX
+	VMOVUPS      3264(AX), Y4
+	VSUBPS       Y2, Y4, Y4
+	VBROADCASTSS (DX), Y3
+	VDIVPS       Y4, Y3, Y3
+	VMOVUPS      3296(AX), Y5
+	VSUBPS       Y2, Y5, Y5
+	VMULPS       Y3, Y4, Y4
+	VMULPS       Y3, Y5, Y5
+	VBROADCASTSS absBits1<>+0(SB), Y7
+	VBROADCASTSS roundLimit<>+0(SB), Y6
+	VANDPS       Y7, Y4, Y4
+	VANDPS       Y7, Y5, Y5
+	VCMPPS       $0x15, Y6, Y4, Y4
+	VCMPPS       $0x15, Y6, Y5, Y5
+	VORPS        Y4, Y5, Y4
+	VANDPS       3360(AX), Y4, Y4
+	VMOVMSKPS    Y4, SI
+	TESTL        SI, SI
+	JNZ          fitAffineAbsAVX2Refuse
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	MOVQ         AX, SI
+	MOVQ         CX, DI
+
+fitAffineAbsAVX2Codes:
+	VMOVUPS      (SI), Y7
+	VSUBPS       Y2, Y7, Y8
+	VMULPS       Y3, Y8, Y8
+	VADDPS       Y0, Y8, Y8
+	VMAXPS       Y0, Y8, Y8
+	VMINPS       Y1, Y8, Y8
+	VSUBPS       Y0, Y8, Y8
+	VMOVUPS      Y8, 2048(SI)
+	VMULPS       1024(SI), Y8, Y9
+	VADDPS       Y9, Y4, Y4
+	VMULPS       Y9, Y8, Y8
+	VADDPS       Y8, Y5, Y5
+	VMULPS       Y9, Y7, Y7
+	VADDPS       Y7, Y6, Y6
+	VMOVUPS      32(SI), Y7
+	VSUBPS       Y2, Y7, Y8
+	VMULPS       Y3, Y8, Y8
+	VADDPS       Y0, Y8, Y8
+	VMAXPS       Y0, Y8, Y8
+	VMINPS       Y1, Y8, Y8
+	VSUBPS       Y0, Y8, Y8
+	VMOVUPS      Y8, 2080(SI)
+	VMULPS       1056(SI), Y8, Y9
+	VADDPS       Y9, Y4, Y4
+	VMULPS       Y9, Y8, Y8
+	VADDPS       Y8, Y5, Y5
+	VMULPS       Y9, Y7, Y7
+	VADDPS       Y7, Y6, Y6
+	VMOVUPS      64(SI), Y7
+	VSUBPS       Y2, Y7, Y8
+	VMULPS       Y3, Y8, Y8
+	VADDPS       Y0, Y8, Y8
+	VMAXPS       Y0, Y8, Y8
+	VMINPS       Y1, Y8, Y8
+	VSUBPS       Y0, Y8, Y8
+	VMOVUPS      Y8, 2112(SI)
+	VMULPS       1088(SI), Y8, Y9
+	VADDPS       Y9, Y4, Y4
+	VMULPS       Y9, Y8, Y8
+	VADDPS       Y8, Y5, Y5
+	VMULPS       Y9, Y7, Y7
+	VADDPS       Y7, Y6, Y6
+	VMOVUPS      96(SI), Y7
+	VSUBPS       Y2, Y7, Y8
+	VMULPS       Y3, Y8, Y8
+	VADDPS       Y0, Y8, Y8
+	VMAXPS       Y0, Y8, Y8
+	VMINPS       Y1, Y8, Y8
+	VSUBPS       Y0, Y8, Y8
+	VMOVUPS      Y8, 2144(SI)
+	VMULPS       1120(SI), Y8, Y9
+	VADDPS       Y9, Y4, Y4
+	VMULPS       Y9, Y8, Y8
+	VADDPS       Y8, Y5, Y5
+	VMULPS       Y9, Y7, Y7
+	VADDPS       Y7, Y6, Y6
+	ADDQ         $+128, SI
+	SUBQ         $+4, DI
+	JNZ          fitAffineAbsAVX2Codes
+	VMOVUPS      3200(AX), Y8
+	VMULPS       Y5, Y8, Y7
+	VMULPS       Y4, Y4, Y10
+	VSUBPS       Y10, Y7, Y7
+	VXORPS       Y12, Y12, Y12
+	VCMPPS       $0x1e, Y12, Y7, Y11
+	VANDPS       3360(AX), Y11, Y11
+	VMOVMSKPS    Y11, SI
+	TESTL        SI, SI
+	JZ           fitAffineAbsAVX2Next
+	VMULPS       Y6, Y8, Y8
+	VMOVUPS      3232(AX), Y9
+	VMULPS       Y4, Y9, Y10
+	VSUBPS       Y10, Y8, Y8
+	VDIVPS       Y7, Y8, Y8
+	VMULPS       Y5, Y9, Y9
+	VMULPS       Y6, Y4, Y10
+	VSUBPS       Y10, Y9, Y9
+	VDIVPS       Y7, Y9, Y9
+	VCMPPS       $0x1e, Y12, Y9, Y10
+	VDIVPS       Y5, Y6, Y6
+	VBLENDVPS    Y10, Y12, Y9, Y9
+	VBLENDVPS    Y10, Y6, Y8, Y8
+	VXORPS       Y4, Y4, Y4
+	VBROADCASTSS absBits1<>+0(SB), Y5
+	MOVQ         AX, SI
+	MOVQ         CX, DI
+
+fitAffineAbsAVX2Error:
+	VMULPS    2048(SI), Y8, Y6
+	VADDPS    Y9, Y6, Y6
+	VSUBPS    (SI), Y6, Y6
+	VANDPS    Y5, Y6, Y6
+	VMULPS    1024(SI), Y6, Y6
+	VADDPS    Y6, Y4, Y4
+	VMULPS    2080(SI), Y8, Y6
+	VADDPS    Y9, Y6, Y6
+	VSUBPS    32(SI), Y6, Y6
+	VANDPS    Y5, Y6, Y6
+	VMULPS    1056(SI), Y6, Y6
+	VADDPS    Y6, Y4, Y4
+	VMULPS    2112(SI), Y8, Y6
+	VADDPS    Y9, Y6, Y6
+	VSUBPS    64(SI), Y6, Y6
+	VANDPS    Y5, Y6, Y6
+	VMULPS    1088(SI), Y6, Y6
+	VADDPS    Y6, Y4, Y4
+	VMULPS    2144(SI), Y8, Y6
+	VADDPS    Y9, Y6, Y6
+	VSUBPS    96(SI), Y6, Y6
+	VANDPS    Y5, Y6, Y6
+	VMULPS    1120(SI), Y6, Y6
+	VADDPS    Y6, Y4, Y4
+	ADDQ      $+128, SI
+	SUBQ      $+4, DI
+	JNZ       fitAffineAbsAVX2Error
+	VMOVUPS   3328(AX), Y5
+	VCMPPS    $0x11, Y5, Y4, Y10
+	VANDPS    Y11, Y10, Y10
+	VMOVMSKPS Y10, SI
+	TESTL     SI, SI
+	JZ        fitAffineAbsAVX2Next
+	VMOVUPS   3328(AX), Y5
+	VBLENDVPS Y10, Y4, Y5, Y5
+	VMOVUPS   Y5, 3328(AX)
+	VMOVUPS   3072(AX), Y4
+	VBLENDVPS Y10, Y8, Y4, Y4
+	VMOVUPS   Y4, 3072(AX)
+	VMOVUPS   3136(AX), Y4
+	VBLENDVPS Y10, Y3, Y4, Y4
+	VMOVUPS   Y4, 3136(AX)
+	VMOVUPS   3168(AX), Y3
+	VBLENDVPS Y10, Y2, Y3, Y3
+	VMOVUPS   Y3, 3168(AX)
+	VBLENDVPS Y10, Y9, Y2, Y2
+
+fitAffineAbsAVX2Next:
+	DECQ         BX
+	JNZ          fitAffineAbsAVX2Step
+	VMOVUPS      3360(AX), Y0
+	VANDPS       3072(AX), Y0, Y1
+	VMOVUPS      Y1, 3072(AX)
+	VANDPS       3136(AX), Y0, Y1
+	VMOVUPS      Y1, 3136(AX)
+	VANDPS       3168(AX), Y0, Y1
+	VMOVUPS      Y1, 3168(AX)
+	VBROADCASTSS signBit1<>+0(SB), Y1
+	VXORPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 3104(AX)
+	VZEROUPPER
+	MOVB         $0x01, AL
+	MOVB         AL, ret+32(FP)
+	RET
+
+fitAffineAbsAVX2Refuse:
+	VZEROUPPER
+	MOVB $0x00, AL
+	MOVB AL, ret+32(FP)
+	RET
+
+// func recodeAVX2(l *byte, x *float32, d *float32, m *float32, lo int32, hi int32)
+// Requires: AVX, AVX2
+TEXT ·recodeAVX2(SB), NOSPLIT, $0-40
+	MOVQ         l+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         d+16(FP), DX
+	MOVQ         m+24(FP), BX
+	VMOVDQU      packOrder<>+0(SB), Y0
+	VBROADCASTSS roundMagic<>+0(SB), Y1
+	VBROADCASTSS mantissa<>+0(SB), Y2
+	VBROADCASTSS lo+32(FP), Y3
+	VBROADCASTSS hi+36(FP), Y4
+	VBROADCASTSS nearestBias<>+0(SB), Y5
+	VPADDD       Y5, Y3, Y3
+	VPADDD       Y5, Y4, Y4
+	MOVQ         $0x00000008, SI
+
+recodeLoop:
+	VBROADCASTSS (BX), Y5
+	VBROADCASTSS (DX), Y6
+	VADDPS       (CX), Y5, Y5
+	VDIVPS       Y6, Y5, Y5
+	VADDPS       Y1, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPMAXSD      Y3, Y5, Y5
+	VPMINSD      Y4, Y5, Y5
+	VPSUBD       Y3, Y5, Y5
+	VBROADCASTSS (BX), Y6
+	VBROADCASTSS (DX), Y7
+	VADDPS       32(CX), Y6, Y6
+	VDIVPS       Y7, Y6, Y6
+	VADDPS       Y1, Y6, Y6
+	VPAND        Y2, Y6, Y6
+	VPMAXSD      Y3, Y6, Y6
+	VPMINSD      Y4, Y6, Y6
+	VPSUBD       Y3, Y6, Y6
+	VBROADCASTSS 4(BX), Y7
+	VBROADCASTSS 4(DX), Y8
+	VADDPS       64(CX), Y7, Y7
+	VDIVPS       Y8, Y7, Y7
+	VADDPS       Y1, Y7, Y7
+	VPAND        Y2, Y7, Y7
+	VPMAXSD      Y3, Y7, Y7
+	VPMINSD      Y4, Y7, Y7
+	VPSUBD       Y3, Y7, Y7
+	VBROADCASTSS 4(BX), Y8
+	VBROADCASTSS 4(DX), Y9
+	VADDPS       96(CX), Y8, Y8
+	VDIVPS       Y9, Y8, Y8
+	VADDPS       Y1, Y8, Y8
+	VPAND        Y2, Y8, Y8
+	VPMAXSD      Y3, Y8, Y8
+	VPMINSD      Y4, Y8, Y8
+	VPSUBD       Y3, Y8, Y8
+	VPACKSSDW    Y6, Y5, Y5
+	VPACKSSDW    Y8, Y7, Y7
+	VPACKUSWB    Y7, Y5, Y5
+	VPERMD       Y5, Y0, Y5
+	VMOVDQU      Y5, (AX)
+	ADDQ         $+32, AX
+	ADDQ         $+128, CX
+	ADDQ         $+8, DX
+	ADDQ         $+8, BX
+	DECQ         SI
+	JNZ          recodeLoop
+	VZEROUPPER
+	RET
+
+DATA mantissa<>+0(SB)/4, $0x007fffff
+GLOBL mantissa<>(SB), RODATA|NOPTR, $4
+
+DATA nearestBias<>+0(SB)/4, $0x00400000
+GLOBL nearestBias<>(SB), RODATA|NOPTR, $4

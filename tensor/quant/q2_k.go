@@ -31,49 +31,65 @@ func (q2_K) Decode(dst []float32, src []byte) {
 	}
 }
 
-func (q2_K) EncodeRow(dst []byte, src, weights []float32) {
-	var w [16]float32
+func (q2_K) EncodeRow(dst []byte, src, weights []float32) { encodeQ2_K(dst, src, weights, useAVX2) }
+
+func encodeQ2_K(dst []byte, src, weights []float32, fast bool) {
 	var l [256]uint8
+	s := newLanes(fast)
 	for ; len(src) >= 256; dst, src = dst[84:], src[256:] {
 		x := src[:256]
-		var scales, mins, sums [16]float32
-		sigma2 := sumSquares(x) / 256
-		for b := range 16 {
-			xb := x[16*b : 16*b+16]
-			fit := &q2Fit
-			if weights == nil {
-				for i, v := range xb {
-					w[i] = abs32(v)
-				}
-			} else {
-				fit = &importanceFit
-				importance(w[:], xb, weights[16*b:], sigma2)
-			}
-			sums[b] = sum(w[:])
-			scales[b], mins[b] = fitAffine(fit, 3, xb, w[:], l[16*b:])
+		var g groups
+		fit, sigma2 := &q2Fit, float32(0)
+		if weights != nil {
+			fit, sigma2 = &importanceFit, sumSquares(x)/256
 		}
+		inLanes := s != nil &&
+			s.affine(&g, 0, x, weights, sigma2, 16, fit, 3) &&
+			s.affine(&g, 8, x[128:], after(weights, 128), sigma2, 16, fit, 3)
+		if !inLanes {
+			searchQ2_K(&g, &l, x, weights, sigma2, fit)
+		}
+		var low, high [16]uint8
 		if weights == nil {
-			putScale(dst[80:], roundScales(dst[:16], scales[:], 15))
-			var high [16]uint8
-			putScale(dst[82:], roundScales(high[:], mins[:], 15))
-			for b, m := range high {
-				dst[b] |= m << 4
-			}
+			putScale(dst[80:], roundScales(low[:], g.scales[:], 15))
+			putScale(dst[82:], roundScales(high[:], g.mins[:], 15))
 		} else {
-			var low, high [16]uint8
-			putScale(dst[80:], fitPositive(15, scales[:], sums[:], low[:]))
-			putScale(dst[82:], fitPositive(15, mins[:], sums[:], high[:]))
-			for b := range low {
-				dst[b] = low[b] | high[b]<<4
-			}
+			putScale(dst[80:], fitPositive(15, g.scales[:], g.sums[:], low[:]))
+			putScale(dst[82:], fitPositive(15, g.mins[:], g.sums[:], high[:]))
 			weights = weights[256:]
 		}
 		d, dmin := getScale(dst[80:]), getScale(dst[82:])
-		for b := range 16 {
-			sc := dst[b]
-			recode(l[16*b:16*b+16], x[16*b:], float32(d*float32(sc&15)), float32(dmin*float32(sc>>4)), 3)
+		var ds, ms [16]float32
+		for b := range low {
+			sc := low[b] | high[b]<<4
+			dst[b] = sc
+			ds[b], ms[b] = float32(d*float32(sc&15)), float32(dmin*float32(sc>>4))
+		}
+		if inLanes {
+			s.recode(&l, x, &g, &ds, &ms, 16, 3)
+		} else {
+			for b := range 16 {
+				recode(l[16*b:16*b+16], x[16*b:], ds[b], ms[b], 3)
+			}
 		}
 		packPairs(dst[16:80], &l)
+	}
+}
+
+// searchQ2_K runs fitAffine over 16 blocks of 16.
+func searchQ2_K(g *groups, l *[256]uint8, x, weights []float32, sigma2 float32, fit *affineFit) {
+	var w [16]float32
+	for b := range 16 {
+		xb := x[16*b : 16*b+16]
+		if weights == nil {
+			for i, v := range xb {
+				w[i] = abs32(v)
+			}
+		} else {
+			importance(w[:], xb, weights[16*b:], sigma2)
+		}
+		g.sums[b] = sum(w[:])
+		g.scales[b], g.mins[b] = fitAffine(fit, 3, xb, w[:], l[16*b:])
 	}
 }
 
@@ -119,13 +135,5 @@ func recode(l []uint8, x []float32, d, m float32, n int32) {
 	}
 	for i := range l {
 		l[i] = uint8(clamp(nearest((x[i]+float32(m))/d), 0, n))
-	}
-}
-
-// packPairs writes 2-bit codes, four values that lie 32 apart to a byte.
-func packPairs(dst []byte, l *[256]uint8) {
-	for i := range dst[:64] {
-		v := l[i>>5*128+i&31:]
-		dst[i] = v[0]&3 | v[32]&3<<2 | v[64]&3<<4 | v[96]&3<<6
 	}
 }

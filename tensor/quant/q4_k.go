@@ -38,14 +38,15 @@ func (q4_K) Decode(dst []float32, src []byte) {
 	}
 }
 
-func (q4_K) EncodeRow(dst []byte, src, weights []float32) {
+func (q4_K) EncodeRow(dst []byte, src, weights []float32) { encodeQ4_K(dst, src, weights, useAVX2) }
+
+func encodeQ4_K(dst []byte, src, weights []float32, fast bool) {
 	var l [256]uint8
+	s := newLanes(fast)
 	for ; len(src) >= 256; dst, src = dst[144:], src[256:] {
-		encodeMinBlocks(dst[:16], &l, src[:256], weights, &q4Fit, 15)
+		encodeMinBlocks(dst[:16], &l, src[:256], weights, &q4Fit, 15, s)
 		for p := range 4 {
-			for i := range 32 {
-				dst[16+32*p+i] = l[64*p+i] | l[64*p+32+i]<<4
-			}
+			packHalves(dst[16+32*p:], l[64*p:])
 		}
 		if weights != nil {
 			weights = weights[256:]
@@ -71,35 +72,27 @@ func putScaleMins(sc []byte, scales, mins *[8]uint8) {
 }
 
 // encodeMinBlocks is the part that Q4_K and Q5_K share: scales, minima and
-// codes 0..n of 8 blocks of 32. dst is d, dmin and the 12 scale bytes.
-func encodeMinBlocks(dst []byte, l *[256]uint8, x, weights []float32, fit *affineFit, n int32) {
-	var w [32]float32
-	var scales, mins, sums [8]float32
+// codes 0..n of 8 blocks of 32. dst is d, dmin and the 12 scale bytes; s is nil
+// for the scalar search.
+func encodeMinBlocks(dst []byte, l *[256]uint8, x, weights []float32, fit *affineFit, n int32, s *lanes) {
+	var g groups
 	var sc, mc [8]uint8
 	var sigma2 float32
 	if weights != nil {
 		fit = &importanceFit
 		sigma2 = 2 * sumSquares(x) / 256
 	}
-	for b := range 8 {
-		xb := x[32*b : 32*b+32]
-		if weights == nil {
-			mean := sqrt32(sumSquares(xb) / 32)
-			for i, v := range xb {
-				w[i] = mean + abs32(v)
-			}
-		} else {
-			importance(w[:], xb, weights[32*b:], sigma2)
-			sums[b] = sum(w[:])
-		}
-		scales[b], mins[b] = fitAffine(fit, n, xb, w[:], l[32*b:])
+	inLanes := s != nil && s.affine(&g, 0, x, weights, sigma2, 32, fit, n)
+	if !inLanes {
+		searchMinBlocks(&g, l, x, weights, sigma2, fit, n)
 	}
+	scales, mins, sums := g.scales[:8], g.mins[:8], g.sums[:8]
 	if weights == nil {
-		putScale(dst, roundScales(sc[:], scales[:], 63))
-		putScale(dst[2:], roundScales(mc[:], mins[:], 63))
+		putScale(dst, roundScales(sc[:], scales, 63))
+		putScale(dst[2:], roundScales(mc[:], mins, 63))
 	} else {
-		putScale(dst, fitPositive(63, scales[:], sums[:], sc[:]))
-		putScale(dst[2:], fitPositive(63, mins[:], sums[:], mc[:]))
+		putScale(dst, fitPositive(63, scales, sums, sc[:]))
+		putScale(dst[2:], fitPositive(63, mins, sums, mc[:]))
 		if n == 31 {
 			// A fit may be negative and leave a code near 255. ggml bounds it
 			// in Q5_K; in Q4_K it runs over the upper bits of block j+4.
@@ -110,8 +103,35 @@ func encodeMinBlocks(dst []byte, l *[256]uint8, x, weights []float32, fit *affin
 	}
 	putScaleMins(dst[4:16], &sc, &mc)
 	d, dmin := getScale(dst), getScale(dst[2:])
+	var ds, ms [16]float32 // by 16 values
 	for b := range 8 {
-		s, m := getScaleMin(dst[4:16], b)
-		recode(l[32*b:32*b+32], x[32*b:], float32(d*float32(s)), float32(dmin*float32(m)), n)
+		sc, m := getScaleMin(dst[4:16], b)
+		ds[2*b], ms[2*b] = float32(d*float32(sc)), float32(dmin*float32(m))
+		ds[2*b+1], ms[2*b+1] = ds[2*b], ms[2*b]
+	}
+	if inLanes {
+		s.recode(l, x, &g, &ds, &ms, 32, n)
+		return
+	}
+	for b := range 8 {
+		recode(l[32*b:32*b+32], x[32*b:], ds[2*b], ms[2*b], n)
+	}
+}
+
+// searchMinBlocks runs fitAffine over 8 blocks of 32.
+func searchMinBlocks(g *groups, l *[256]uint8, x, weights []float32, sigma2 float32, fit *affineFit, n int32) {
+	var w [32]float32
+	for b := range 8 {
+		xb := x[32*b : 32*b+32]
+		if weights == nil {
+			mean := sqrt32(sumSquares(xb) / 32)
+			for i, v := range xb {
+				w[i] = mean + abs32(v)
+			}
+		} else {
+			importance(w[:], xb, weights[32*b:], sigma2)
+			g.sums[b] = sum(w[:])
+		}
+		g.scales[b], g.mins[b] = fitAffine(fit, n, xb, w[:], l[32*b:])
 	}
 }

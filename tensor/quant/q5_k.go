@@ -34,18 +34,16 @@ func (q5_K) Decode(dst []float32, src []byte) {
 	}
 }
 
-func (q5_K) EncodeRow(dst []byte, src, weights []float32) {
+func (q5_K) EncodeRow(dst []byte, src, weights []float32) { encodeQ5_K(dst, src, weights, useAVX2) }
+
+func encodeQ5_K(dst []byte, src, weights []float32, fast bool) {
 	var l [256]uint8
+	s := newLanes(fast)
 	for ; len(src) >= 256; dst, src = dst[176:], src[256:] {
-		encodeMinBlocks(dst[:16], &l, src[:256], weights, &q5Fit, 31)
-		clear(dst[16:48])
-		for v, q := range l {
-			dst[16+v&31] |= q >> 4 & 1 << (v >> 5)
-		}
+		encodeMinBlocks(dst[:16], &l, src[:256], weights, &q5Fit, 31, s)
+		packPlanes(dst[16:], &l, 4)
 		for p := range 4 {
-			for i := range 32 {
-				dst[48+32*p+i] = l[64*p+i]&15 | l[64*p+32+i]<<4
-			}
+			packHalves(dst[48+32*p:], l[64*p:])
 		}
 		if weights != nil {
 			weights = weights[256:]

@@ -46,3 +46,44 @@ func encodeQ4_0AVX2(dst *byte, src *float32, blocks int)
 //
 //go:noescape
 func encodeKMCUQ4AVX2(dst *byte, src *float32, blocks int)
+
+// transposeAVX2 puts value i of 8 groups of n values, a multiple of 8, that start
+// stride bytes apart into the lanes of dst[i].
+//
+//go:noescape
+func transposeAVX2(dst *[8]float32, src *float32, stride int, n int)
+
+// weighAbsAVX2 sets the weights to the magnitudes.
+//
+//go:noescape
+func weighAbsAVX2(s *float32, n int)
+
+// weighMeanAVX2 sets the weights to sqrt(mean square) + |x|. inverse is 1/n.
+//
+//go:noescape
+func weighMeanAVX2(s *float32, n int, inverse float32)
+
+// weighImportanceAVX2 is importance with the weights in place.
+//
+//go:noescape
+func weighImportanceAVX2(s *float32, n int, sigma2 float32)
+
+// fitAffineAVX2 is fitAffine for the eight groups of s. candidates holds the number
+// of codes less one, then steps numerators. It gives false, and no outcome, for
+// values that only the scalar code handles.
+//
+//go:noescape
+func fitAffineAVX2(s *float32, n int, candidates *float32, steps int) bool
+
+// fitAffineAbsAVX2 is fitAffine for the eight groups of s. candidates holds the number
+// of codes less one, then steps numerators. It gives false, and no outcome, for
+// values that only the scalar code handles.
+//
+//go:noescape
+func fitAffineAbsAVX2(s *float32, n int, candidates *float32, steps int) bool
+
+// recodeAVX2 gives 256 values the codes clamp(nearest((x+m)/d), lo, hi) - lo. d and
+// m hold a number for each 16 values.
+//
+//go:noescape
+func recodeAVX2(l *byte, x *float32, d *float32, m *float32, lo int32, hi int32)

@@ -24,6 +24,11 @@ func main() {
 	q8_0()
 	q4_0()
 	kmcuQ4()
+	transpose()
+	weightKernels()
+	fitAffine("fitAffineAVX2", false)
+	fitAffine("fitAffineAbsAVX2", true)
+	recode()
 	Generate()
 }
 
