@@ -1,6 +1,7 @@
 package hubtest
 
 import (
+	"math"
 	"net/http"
 	"strings"
 )
@@ -32,6 +33,9 @@ type Fault struct {
 	On     Kind
 	Method string
 	Path   string
+	// Covering, when above 0, matches only requests for a range that has the
+	// byte at Covering-1, and those without a range.
+	Covering int64
 	// Skip matching requests are left alone first; then Times are hit, 0
 	// meaning one and -1 all that follow.
 	Skip, Times int
@@ -79,6 +83,11 @@ type Fault struct {
 func (f *Fault) match(kind Kind, r *http.Request, path string) bool {
 	if f.On != Any && f.On != kind || f.Method != "" && f.Method != r.Method || f.Path != "" && f.Path != path {
 		return false
+	}
+	if f.Covering > 0 {
+		if lo, hi, ok := parseRange(r.Header.Get("Range"), math.MaxInt64); ok && (f.Covering <= lo || f.Covering > hi) {
+			return false
+		}
 	}
 	f.seen++
 	n := f.seen - f.Skip

@@ -83,6 +83,12 @@ func goOnline(t *testing.T, model string, opt hubtest.Options) *online {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serve(t, model, files, opt)
+}
+
+// serve is goOnline for files of the test's own.
+func serve(t *testing.T, model string, files map[string][]byte, opt hubtest.Options) *online {
+	t.Helper()
 	o := &online{t: t, model: model, files: files, out: t.TempDir(), clock: &jumping{now: time.Unix(1_700_000_000, 0)}}
 	o.repo = hubtest.NewRepo("org/" + model)
 	o.commit = o.repo.Commit(hubFiles(files))
@@ -194,11 +200,27 @@ func (o *online) build(recipe string, change ...func(*hub.Options)) *pipeline.Re
 // fromDir builds the same recipe from a folder, without a store.
 func (o *online) fromDir(recipe string) *pipeline.Result {
 	o.t.Helper()
-	res, err := build1(o.t.Context(), o.t, recipe, source.Env{}, pipeline.BuildOptions{OutDir: o.t.TempDir()}, "sources.base.dir="+folder(o.t, o.model))
+	res, err := build1(o.t.Context(), o.t, recipe, source.Env{}, pipeline.BuildOptions{OutDir: o.t.TempDir()}, "sources.base.dir="+o.dir())
 	if err != nil {
 		o.t.Fatal(err)
 	}
 	return res
+}
+
+// dir puts the files into a folder of the model's name.
+func (o *online) dir() string {
+	o.t.Helper()
+	dir := filepath.Join(o.t.TempDir(), o.model)
+	for name, b := range o.files {
+		p := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			o.t.Fatal(err)
+		}
+		if err := os.WriteFile(p, b, 0o644); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // same compares the outputs of two builds.
