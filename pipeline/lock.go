@@ -45,14 +45,15 @@ func LockPath(recipe string) string {
 	return recipe + ".lock"
 }
 
-// ReadLock reads a lock file. A missing file is fs.ErrNotExist.
+// ReadLock reads a lock file. A missing file is fs.ErrNotExist, one that nothing
+// can be compared with is ErrLocked.
 func ReadLock(path string) (*Lock, error) {
 	st, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
 	if st.Size() > maxLock {
-		return nil, fmt.Errorf("%s: %d bytes; a lock file has at most %d", path, st.Size(), int64(maxLock))
+		return nil, unusableLock{fmt.Errorf("%s: %d bytes; a lock file has at most %d", path, st.Size(), int64(maxLock))}
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -62,10 +63,10 @@ func ReadLock(path string) (*Lock, error) {
 	dec.DisallowUnknownFields()
 	var l Lock
 	if err := dec.Decode(&l); err != nil {
-		return nil, fmt.Errorf("%s: not a lock file: %w; delete it and build without --locked to make a new one", path, err)
+		return nil, unusableLock{fmt.Errorf("%s: not a lock file: %w; delete it and build without --locked to make a new one", path, err)}
 	}
 	if l.Version != lockVersion {
-		return nil, fmt.Errorf("%s: lock version %d; this quern reads version %d", path, l.Version, lockVersion)
+		return nil, unusableLock{fmt.Errorf("%s: lock version %d; this quern reads version %d", path, l.Version, lockVersion)}
 	}
 	return &l, nil
 }
@@ -97,6 +98,12 @@ func folderWritable(dir string) bool {
 	st, err := os.Stat(dir)
 	return err == nil && st.IsDir() && st.Mode().Perm()&0o222 != 0
 }
+
+// unusableLock is a lock file that nothing can be compared with.
+type unusableLock struct{ error }
+
+func (unusableLock) Is(target error) bool { return target == ErrLocked }
+func (u unusableLock) Unwrap() error      { return u.error }
 
 // findLock gives the lock file to compare with: beside the recipe, else in the
 // output folder, where it goes when the recipe's folder is read-only.
