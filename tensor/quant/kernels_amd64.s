@@ -867,350 +867,366 @@ weighImportance:
 	VZEROUPPER
 	RET
 
-// func fitAffineAVX2(s *float32, n int, candidates *float32, steps int) bool
+// func fitAffineAVX2(s *float32, sets int, n int, candidates *float32, steps int) bool
 // Requires: AVX
-TEXT ·fitAffineAVX2(SB), NOSPLIT, $0-33
+TEXT ·fitAffineAVX2(SB), NOSPLIT, $0-41
 	MOVQ         s+0(FP), AX
-	MOVQ         n+8(FP), CX
-	MOVQ         candidates+16(FP), DX
-	MOVQ         steps+24(FP), BX
+	MOVQ         n+16(FP), CX
+	MOVQ         candidates+24(FP), DX
+	MOVQ         steps+32(FP), BX
 	VBROADCASTSS roundMagic<>+0(SB), Y0
 	VBROADCASTSS (DX), Y1
 	VADDPS       Y0, Y1, Y1
-	VMOVUPS      (AX), Y2
-	VMOVAPS      Y2, Y3
-	VXORPS       Y4, Y4, Y4
-	VXORPS       Y5, Y5, Y5
+	VBROADCASTSS absBits1<>+0(SB), Y2
 	MOVQ         AX, SI
-	MOVQ         CX, DI
+	MOVQ         sets+8(FP), DI
+
+fitAffineAVX2Prepare:
+	VMOVUPS (SI), Y3
+	VMOVAPS Y3, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	MOVQ    SI, R8
+	MOVQ    CX, R9
 
 fitAffineAVX2Range:
-	VMOVUPS      (SI), Y6
-	VMOVUPS      1024(SI), Y7
-	VMINPS       Y2, Y6, Y2
-	VMAXPS       Y3, Y6, Y3
-	VADDPS       Y7, Y4, Y4
-	VMULPS       Y7, Y6, Y6
-	VADDPS       Y6, Y5, Y5
-	VMOVUPS      32(SI), Y6
-	VMOVUPS      1056(SI), Y7
-	VMINPS       Y2, Y6, Y2
-	VMAXPS       Y3, Y6, Y3
-	VADDPS       Y7, Y4, Y4
-	VMULPS       Y7, Y6, Y6
-	VADDPS       Y6, Y5, Y5
-	VMOVUPS      64(SI), Y6
-	VMOVUPS      1088(SI), Y7
-	VMINPS       Y2, Y6, Y2
-	VMAXPS       Y3, Y6, Y3
-	VADDPS       Y7, Y4, Y4
-	VMULPS       Y7, Y6, Y6
-	VADDPS       Y6, Y5, Y5
-	VMOVUPS      96(SI), Y6
-	VMOVUPS      1120(SI), Y7
-	VMINPS       Y2, Y6, Y2
-	VMAXPS       Y3, Y6, Y3
-	VADDPS       Y7, Y4, Y4
-	VMULPS       Y7, Y6, Y6
-	VADDPS       Y6, Y5, Y5
-	ADDQ         $+128, SI
-	SUBQ         $+4, DI
+	VMOVUPS      (R8), Y7
+	VMOVUPS      1024(R8), Y8
+	VMINPS       Y3, Y7, Y3
+	VMAXPS       Y4, Y7, Y4
+	VADDPS       Y8, Y5, Y5
+	VMULPS       Y8, Y7, Y7
+	VADDPS       Y7, Y6, Y6
+	VMOVUPS      32(R8), Y7
+	VMOVUPS      1056(R8), Y8
+	VMINPS       Y3, Y7, Y3
+	VMAXPS       Y4, Y7, Y4
+	VADDPS       Y8, Y5, Y5
+	VMULPS       Y8, Y7, Y7
+	VADDPS       Y7, Y6, Y6
+	VMOVUPS      64(R8), Y7
+	VMOVUPS      1088(R8), Y8
+	VMINPS       Y3, Y7, Y3
+	VMAXPS       Y4, Y7, Y4
+	VADDPS       Y8, Y5, Y5
+	VMULPS       Y8, Y7, Y7
+	VADDPS       Y7, Y6, Y6
+	VMOVUPS      96(R8), Y7
+	VMOVUPS      1120(R8), Y8
+	VMINPS       Y3, Y7, Y3
+	VMAXPS       Y4, Y7, Y4
+	VADDPS       Y8, Y5, Y5
+	VMULPS       Y8, Y7, Y7
+	VADDPS       Y7, Y6, Y6
+	ADDQ         $+128, R8
+	SUBQ         $+4, R9
 	JNZ          fitAffineAVX2Range
-	VMOVUPS      Y4, 3200(AX)
-	VMOVUPS      Y5, 3232(AX)
-	VMOVUPS      Y2, 3296(AX)
-	VMOVUPS      Y3, 3264(AX)
-	VXORPS       Y5, Y5, Y5
-	VSUBPS       Y4, Y4, Y4
-	VCMPPS       $0x00, Y5, Y4, Y4
-	VMOVMSKPS    Y4, SI
-	CMPL         SI, $0x000000ff
+	VMOVUPS      Y5, 3200(SI)
+	VMOVUPS      Y6, 3232(SI)
+	VMOVUPS      Y3, 3296(SI)
+	VMOVUPS      Y4, 3264(SI)
+	VXORPS       Y6, Y6, Y6
+	VSUBPS       Y5, Y5, Y5
+	VCMPPS       $0x00, Y6, Y5, Y5
+	VMOVMSKPS    Y5, R8
+	CMPL         R8, $0x000000ff
 	JNE          fitAffineAVX2Refuse
-	VCMPPS       $0x1e, Y5, Y2, Y4
-	VBLENDVPS    Y4, Y5, Y2, Y2
-	VCMPPS       $0x04, Y3, Y2, Y3
-	VMOVUPS      Y3, 3360(AX)
-	VMOVUPS      3264(AX), Y4
-	VSUBPS       Y2, Y4, Y4
-	VBROADCASTSS (DX), Y3
-	VDIVPS       Y4, Y3, Y3
-	VMOVUPS      3296(AX), Y5
-	VSUBPS       Y2, Y5, Y5
-	VMULPS       Y3, Y4, Y4
-	VMULPS       Y3, Y5, Y5
-	VBROADCASTSS absBits1<>+0(SB), Y7
-	VBROADCASTSS roundLimit<>+0(SB), Y6
-	VANDPS       Y7, Y4, Y4
-	VANDPS       Y7, Y5, Y5
-	VCMPPS       $0x15, Y6, Y4, Y4
-	VCMPPS       $0x15, Y6, Y5, Y5
-	VORPS        Y4, Y5, Y4
-	VANDPS       3360(AX), Y4, Y4
-	VMOVMSKPS    Y4, SI
-	TESTL        SI, SI
+	VCMPPS       $0x1e, Y6, Y3, Y5
+	VBLENDVPS    Y5, Y6, Y3, Y3
+	VMOVUPS      Y3, 3392(SI)
+	VCMPPS       $0x04, Y4, Y3, Y5
+	VMOVUPS      Y5, 3360(SI)
+	VMOVUPS      3264(SI), Y5
+	VSUBPS       Y3, Y5, Y5
+	VBROADCASTSS (DX), Y4
+	VDIVPS       Y5, Y4, Y4
+	VMOVUPS      3296(SI), Y6
+	VSUBPS       Y3, Y6, Y6
+	VMULPS       Y4, Y5, Y5
+	VMULPS       Y4, Y6, Y6
+	VBROADCASTSS roundLimit<>+0(SB), Y7
+	VANDPS       Y2, Y5, Y5
+	VANDPS       Y2, Y6, Y6
+	VCMPPS       $0x15, Y7, Y5, Y5
+	VCMPPS       $0x15, Y7, Y6, Y6
+	VORPS        Y5, Y6, Y5
+	VANDPS       3360(SI), Y5, Y5
+	VMOVMSKPS    Y5, R8
+	TESTL        R8, R8
 	JNZ          fitAffineAVX2Refuse
-	VMOVUPS      Y3, 3136(AX)
-	VMOVUPS      Y2, 3168(AX)
-	VBROADCASTSS oneFloat1<>+0(SB), Y4
-	VDIVPS       Y3, Y4, Y4
-	VMOVUPS      Y4, 3072(AX)
-	MOVQ         AX, SI
-	MOVQ         CX, DI
+	VMOVUPS      Y4, 3136(SI)
+	VMOVUPS      Y3, 3168(SI)
+	VBROADCASTSS oneFloat1<>+0(SB), Y5
+	VDIVPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 3072(SI)
+	MOVQ         SI, R8
+	MOVQ         CX, R9
 
 fitAffineAVX2First:
-	VMOVUPS (SI), Y5
-	VSUBPS  Y2, Y5, Y5
-	VMULPS  Y3, Y5, Y5
-	VADDPS  Y0, Y5, Y5
-	VMAXPS  Y0, Y5, Y5
-	VMINPS  Y1, Y5, Y5
-	VSUBPS  Y0, Y5, Y5
-	VMOVUPS Y5, 2048(SI)
-	VMOVUPS 32(SI), Y5
-	VSUBPS  Y2, Y5, Y5
-	VMULPS  Y3, Y5, Y5
-	VADDPS  Y0, Y5, Y5
-	VMAXPS  Y0, Y5, Y5
-	VMINPS  Y1, Y5, Y5
-	VSUBPS  Y0, Y5, Y5
-	VMOVUPS Y5, 2080(SI)
-	VMOVUPS 64(SI), Y5
-	VSUBPS  Y2, Y5, Y5
-	VMULPS  Y3, Y5, Y5
-	VADDPS  Y0, Y5, Y5
-	VMAXPS  Y0, Y5, Y5
-	VMINPS  Y1, Y5, Y5
-	VSUBPS  Y0, Y5, Y5
-	VMOVUPS Y5, 2112(SI)
-	VMOVUPS 96(SI), Y5
-	VSUBPS  Y2, Y5, Y5
-	VMULPS  Y3, Y5, Y5
-	VADDPS  Y0, Y5, Y5
-	VMAXPS  Y0, Y5, Y5
-	VMINPS  Y1, Y5, Y5
-	VSUBPS  Y0, Y5, Y5
-	VMOVUPS Y5, 2144(SI)
-	ADDQ    $+128, SI
-	SUBQ    $+4, DI
+	VMOVUPS (R8), Y6
+	VSUBPS  Y3, Y6, Y6
+	VMULPS  Y4, Y6, Y6
+	VADDPS  Y0, Y6, Y6
+	VMAXPS  Y0, Y6, Y6
+	VMINPS  Y1, Y6, Y6
+	VSUBPS  Y0, Y6, Y6
+	VMOVUPS Y6, 2048(R8)
+	VMOVUPS 32(R8), Y6
+	VSUBPS  Y3, Y6, Y6
+	VMULPS  Y4, Y6, Y6
+	VADDPS  Y0, Y6, Y6
+	VMAXPS  Y0, Y6, Y6
+	VMINPS  Y1, Y6, Y6
+	VSUBPS  Y0, Y6, Y6
+	VMOVUPS Y6, 2080(R8)
+	VMOVUPS 64(R8), Y6
+	VSUBPS  Y3, Y6, Y6
+	VMULPS  Y4, Y6, Y6
+	VADDPS  Y0, Y6, Y6
+	VMAXPS  Y0, Y6, Y6
+	VMINPS  Y1, Y6, Y6
+	VSUBPS  Y0, Y6, Y6
+	VMOVUPS Y6, 2112(R8)
+	VMOVUPS 96(R8), Y6
+	VSUBPS  Y3, Y6, Y6
+	VMULPS  Y4, Y6, Y6
+	VADDPS  Y0, Y6, Y6
+	VMAXPS  Y0, Y6, Y6
+	VMINPS  Y1, Y6, Y6
+	VSUBPS  Y0, Y6, Y6
+	VMOVUPS Y6, 2144(R8)
+	ADDQ    $+128, R8
+	SUBQ    $+4, R9
 	JNZ     fitAffineAVX2First
-	VXORPS  Y3, Y3, Y3
-	MOVQ    AX, SI
-	MOVQ    CX, DI
+	VXORPS  Y4, Y4, Y4
+	MOVQ    SI, R8
+	MOVQ    CX, R9
 
 fitAffineAVX2FirstError:
-	VMULPS  2048(SI), Y4, Y5
-	VADDPS  Y2, Y5, Y5
-	VSUBPS  (SI), Y5, Y5
-	VMULPS  Y5, Y5, Y5
-	VMULPS  1024(SI), Y5, Y5
-	VADDPS  Y5, Y3, Y3
-	VMULPS  2080(SI), Y4, Y5
-	VADDPS  Y2, Y5, Y5
-	VSUBPS  32(SI), Y5, Y5
-	VMULPS  Y5, Y5, Y5
-	VMULPS  1056(SI), Y5, Y5
-	VADDPS  Y5, Y3, Y3
-	VMULPS  2112(SI), Y4, Y5
-	VADDPS  Y2, Y5, Y5
-	VSUBPS  64(SI), Y5, Y5
-	VMULPS  Y5, Y5, Y5
-	VMULPS  1088(SI), Y5, Y5
-	VADDPS  Y5, Y3, Y3
-	VMULPS  2144(SI), Y4, Y5
-	VADDPS  Y2, Y5, Y5
-	VSUBPS  96(SI), Y5, Y5
-	VMULPS  Y5, Y5, Y5
-	VMULPS  1120(SI), Y5, Y5
-	VADDPS  Y5, Y3, Y3
-	ADDQ    $+128, SI
-	SUBQ    $+4, DI
+	VMULPS  2048(R8), Y5, Y6
+	VADDPS  Y3, Y6, Y6
+	VSUBPS  (R8), Y6, Y6
+	VMULPS  Y6, Y6, Y6
+	VMULPS  1024(R8), Y6, Y6
+	VADDPS  Y6, Y4, Y4
+	VMULPS  2080(R8), Y5, Y6
+	VADDPS  Y3, Y6, Y6
+	VSUBPS  32(R8), Y6, Y6
+	VMULPS  Y6, Y6, Y6
+	VMULPS  1056(R8), Y6, Y6
+	VADDPS  Y6, Y4, Y4
+	VMULPS  2112(R8), Y5, Y6
+	VADDPS  Y3, Y6, Y6
+	VSUBPS  64(R8), Y6, Y6
+	VMULPS  Y6, Y6, Y6
+	VMULPS  1088(R8), Y6, Y6
+	VADDPS  Y6, Y4, Y4
+	VMULPS  2144(R8), Y5, Y6
+	VADDPS  Y3, Y6, Y6
+	VSUBPS  96(R8), Y6, Y6
+	VMULPS  Y6, Y6, Y6
+	VMULPS  1120(R8), Y6, Y6
+	VADDPS  Y6, Y4, Y4
+	ADDQ    $+128, R8
+	SUBQ    $+4, R9
 	JNZ     fitAffineAVX2FirstError
-	VMOVUPS Y3, 3328(AX)
+	VMOVUPS Y4, 3328(SI)
+	ADDQ    $+3424, SI
+	DECQ    DI
+	JNZ     fitAffineAVX2Prepare
 
 fitAffineAVX2Step:
-	ADDQ         $+4, DX
-	VMOVUPS      3264(AX), Y4
-	VSUBPS       Y2, Y4, Y4
-	VBROADCASTSS (DX), Y3
-	VDIVPS       Y4, Y3, Y3
-	VMOVUPS      3296(AX), Y5
-	VSUBPS       Y2, Y5, Y5
-	VMULPS       Y3, Y4, Y4
-	VMULPS       Y3, Y5, Y5
-	VBROADCASTSS absBits1<>+0(SB), Y7
-	VBROADCASTSS roundLimit<>+0(SB), Y6
-	VANDPS       Y7, Y4, Y4
-	VANDPS       Y7, Y5, Y5
-	VCMPPS       $0x15, Y6, Y4, Y4
-	VCMPPS       $0x15, Y6, Y5, Y5
-	VORPS        Y4, Y5, Y4
-	VANDPS       3360(AX), Y4, Y4
-	VMOVMSKPS    Y4, SI
-	TESTL        SI, SI
+	ADDQ $+4, DX
+	MOVQ AX, SI
+	MOVQ sets+8(FP), DI
+
+fitAffineAVX2Set:
+	VMOVUPS      3392(SI), Y3
+	VMOVUPS      3264(SI), Y5
+	VSUBPS       Y3, Y5, Y5
+	VBROADCASTSS (DX), Y4
+	VDIVPS       Y5, Y4, Y4
+	VMOVUPS      3296(SI), Y6
+	VSUBPS       Y3, Y6, Y6
+	VMULPS       Y4, Y5, Y5
+	VMULPS       Y4, Y6, Y6
+	VBROADCASTSS roundLimit<>+0(SB), Y7
+	VANDPS       Y2, Y5, Y5
+	VANDPS       Y2, Y6, Y6
+	VCMPPS       $0x15, Y7, Y5, Y5
+	VCMPPS       $0x15, Y7, Y6, Y6
+	VORPS        Y5, Y6, Y5
+	VANDPS       3360(SI), Y5, Y5
+	VMOVMSKPS    Y5, R8
+	TESTL        R8, R8
 	JNZ          fitAffineAVX2Refuse
-	VXORPS       Y4, Y4, Y4
 	VXORPS       Y5, Y5, Y5
 	VXORPS       Y6, Y6, Y6
-	MOVQ         AX, SI
-	MOVQ         CX, DI
+	VXORPS       Y7, Y7, Y7
+	MOVQ         SI, R8
+	MOVQ         CX, R9
 
 fitAffineAVX2Codes:
-	VMOVUPS   (SI), Y7
-	VSUBPS    Y2, Y7, Y8
-	VMULPS    Y3, Y8, Y8
-	VADDPS    Y0, Y8, Y8
-	VMAXPS    Y0, Y8, Y8
-	VMINPS    Y1, Y8, Y8
-	VSUBPS    Y0, Y8, Y8
-	VMOVUPS   Y8, 2048(SI)
-	VMULPS    1024(SI), Y8, Y9
-	VADDPS    Y9, Y4, Y4
-	VMULPS    Y9, Y8, Y8
-	VADDPS    Y8, Y5, Y5
-	VMULPS    Y9, Y7, Y7
-	VADDPS    Y7, Y6, Y6
-	VMOVUPS   32(SI), Y7
-	VSUBPS    Y2, Y7, Y8
-	VMULPS    Y3, Y8, Y8
-	VADDPS    Y0, Y8, Y8
-	VMAXPS    Y0, Y8, Y8
-	VMINPS    Y1, Y8, Y8
-	VSUBPS    Y0, Y8, Y8
-	VMOVUPS   Y8, 2080(SI)
-	VMULPS    1056(SI), Y8, Y9
-	VADDPS    Y9, Y4, Y4
-	VMULPS    Y9, Y8, Y8
-	VADDPS    Y8, Y5, Y5
-	VMULPS    Y9, Y7, Y7
-	VADDPS    Y7, Y6, Y6
-	VMOVUPS   64(SI), Y7
-	VSUBPS    Y2, Y7, Y8
-	VMULPS    Y3, Y8, Y8
-	VADDPS    Y0, Y8, Y8
-	VMAXPS    Y0, Y8, Y8
-	VMINPS    Y1, Y8, Y8
-	VSUBPS    Y0, Y8, Y8
-	VMOVUPS   Y8, 2112(SI)
-	VMULPS    1088(SI), Y8, Y9
-	VADDPS    Y9, Y4, Y4
-	VMULPS    Y9, Y8, Y8
-	VADDPS    Y8, Y5, Y5
-	VMULPS    Y9, Y7, Y7
-	VADDPS    Y7, Y6, Y6
-	VMOVUPS   96(SI), Y7
-	VSUBPS    Y2, Y7, Y8
-	VMULPS    Y3, Y8, Y8
-	VADDPS    Y0, Y8, Y8
-	VMAXPS    Y0, Y8, Y8
-	VMINPS    Y1, Y8, Y8
-	VSUBPS    Y0, Y8, Y8
-	VMOVUPS   Y8, 2144(SI)
-	VMULPS    1120(SI), Y8, Y9
-	VADDPS    Y9, Y4, Y4
-	VMULPS    Y9, Y8, Y8
-	VADDPS    Y8, Y5, Y5
-	VMULPS    Y9, Y7, Y7
-	VADDPS    Y7, Y6, Y6
-	ADDQ      $+128, SI
-	SUBQ      $+4, DI
+	VMOVUPS   (R8), Y8
+	VSUBPS    Y3, Y8, Y9
+	VMULPS    Y4, Y9, Y9
+	VADDPS    Y0, Y9, Y9
+	VMAXPS    Y0, Y9, Y9
+	VMINPS    Y1, Y9, Y9
+	VSUBPS    Y0, Y9, Y9
+	VMOVUPS   Y9, 2048(R8)
+	VMULPS    1024(R8), Y9, Y10
+	VADDPS    Y10, Y5, Y5
+	VMULPS    Y10, Y9, Y9
+	VADDPS    Y9, Y6, Y6
+	VMULPS    Y10, Y8, Y8
+	VADDPS    Y8, Y7, Y7
+	VMOVUPS   32(R8), Y8
+	VSUBPS    Y3, Y8, Y9
+	VMULPS    Y4, Y9, Y9
+	VADDPS    Y0, Y9, Y9
+	VMAXPS    Y0, Y9, Y9
+	VMINPS    Y1, Y9, Y9
+	VSUBPS    Y0, Y9, Y9
+	VMOVUPS   Y9, 2080(R8)
+	VMULPS    1056(R8), Y9, Y10
+	VADDPS    Y10, Y5, Y5
+	VMULPS    Y10, Y9, Y9
+	VADDPS    Y9, Y6, Y6
+	VMULPS    Y10, Y8, Y8
+	VADDPS    Y8, Y7, Y7
+	VMOVUPS   64(R8), Y8
+	VSUBPS    Y3, Y8, Y9
+	VMULPS    Y4, Y9, Y9
+	VADDPS    Y0, Y9, Y9
+	VMAXPS    Y0, Y9, Y9
+	VMINPS    Y1, Y9, Y9
+	VSUBPS    Y0, Y9, Y9
+	VMOVUPS   Y9, 2112(R8)
+	VMULPS    1088(R8), Y9, Y10
+	VADDPS    Y10, Y5, Y5
+	VMULPS    Y10, Y9, Y9
+	VADDPS    Y9, Y6, Y6
+	VMULPS    Y10, Y8, Y8
+	VADDPS    Y8, Y7, Y7
+	VMOVUPS   96(R8), Y8
+	VSUBPS    Y3, Y8, Y9
+	VMULPS    Y4, Y9, Y9
+	VADDPS    Y0, Y9, Y9
+	VMAXPS    Y0, Y9, Y9
+	VMINPS    Y1, Y9, Y9
+	VSUBPS    Y0, Y9, Y9
+	VMOVUPS   Y9, 2144(R8)
+	VMULPS    1120(R8), Y9, Y10
+	VADDPS    Y10, Y5, Y5
+	VMULPS    Y10, Y9, Y9
+	VADDPS    Y9, Y6, Y6
+	VMULPS    Y10, Y8, Y8
+	VADDPS    Y8, Y7, Y7
+	ADDQ      $+128, R8
+	SUBQ      $+4, R9
 	JNZ       fitAffineAVX2Codes
-	VMOVUPS   3200(AX), Y8
-	VMULPS    Y5, Y8, Y7
-	VMULPS    Y4, Y4, Y10
-	VSUBPS    Y10, Y7, Y7
-	VXORPS    Y12, Y12, Y12
-	VCMPPS    $0x1e, Y12, Y7, Y11
-	VANDPS    3360(AX), Y11, Y11
-	VMOVMSKPS Y11, SI
-	TESTL     SI, SI
-	JZ        fitAffineAVX2Next
-	VMULPS    Y6, Y8, Y8
-	VMOVUPS   3232(AX), Y9
-	VMULPS    Y4, Y9, Y10
-	VSUBPS    Y10, Y8, Y8
-	VDIVPS    Y7, Y8, Y8
-	VMULPS    Y5, Y9, Y9
-	VMULPS    Y6, Y4, Y10
-	VSUBPS    Y10, Y9, Y9
-	VDIVPS    Y7, Y9, Y9
-	VCMPPS    $0x1e, Y12, Y9, Y10
-	VDIVPS    Y5, Y6, Y6
-	VBLENDVPS Y10, Y12, Y9, Y9
-	VBLENDVPS Y10, Y6, Y8, Y8
-	VXORPS    Y4, Y4, Y4
-	MOVQ      AX, SI
-	MOVQ      CX, DI
+	VXORPS    Y13, Y13, Y13
+	VMOVUPS   3200(SI), Y9
+	VMULPS    Y6, Y9, Y8
+	VMULPS    Y5, Y5, Y11
+	VSUBPS    Y11, Y8, Y8
+	VCMPPS    $0x1e, Y13, Y8, Y12
+	VANDPS    3360(SI), Y12, Y12
+	VMULPS    Y7, Y9, Y9
+	VMOVUPS   3232(SI), Y10
+	VMULPS    Y5, Y10, Y11
+	VSUBPS    Y11, Y9, Y9
+	VDIVPS    Y8, Y9, Y9
+	VMULPS    Y6, Y10, Y10
+	VMULPS    Y7, Y5, Y11
+	VSUBPS    Y11, Y10, Y10
+	VDIVPS    Y8, Y10, Y10
+	VCMPPS    $0x1e, Y13, Y10, Y11
+	VDIVPS    Y6, Y7, Y7
+	VBLENDVPS Y11, Y13, Y10, Y10
+	VBLENDVPS Y11, Y7, Y9, Y9
+	VXORPS    Y5, Y5, Y5
+	MOVQ      SI, R8
+	MOVQ      CX, R9
 
 fitAffineAVX2Error:
-	VMULPS    2048(SI), Y8, Y5
-	VADDPS    Y9, Y5, Y5
-	VSUBPS    (SI), Y5, Y5
-	VMULPS    Y5, Y5, Y5
-	VMULPS    1024(SI), Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	VMULPS    2080(SI), Y8, Y5
-	VADDPS    Y9, Y5, Y5
-	VSUBPS    32(SI), Y5, Y5
-	VMULPS    Y5, Y5, Y5
-	VMULPS    1056(SI), Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	VMULPS    2112(SI), Y8, Y5
-	VADDPS    Y9, Y5, Y5
-	VSUBPS    64(SI), Y5, Y5
-	VMULPS    Y5, Y5, Y5
-	VMULPS    1088(SI), Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	VMULPS    2144(SI), Y8, Y5
-	VADDPS    Y9, Y5, Y5
-	VSUBPS    96(SI), Y5, Y5
-	VMULPS    Y5, Y5, Y5
-	VMULPS    1120(SI), Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	ADDQ      $+128, SI
-	SUBQ      $+4, DI
+	VMULPS    2048(R8), Y9, Y6
+	VADDPS    Y10, Y6, Y6
+	VSUBPS    (R8), Y6, Y6
+	VMULPS    Y6, Y6, Y6
+	VMULPS    1024(R8), Y6, Y6
+	VADDPS    Y6, Y5, Y5
+	VMULPS    2080(R8), Y9, Y6
+	VADDPS    Y10, Y6, Y6
+	VSUBPS    32(R8), Y6, Y6
+	VMULPS    Y6, Y6, Y6
+	VMULPS    1056(R8), Y6, Y6
+	VADDPS    Y6, Y5, Y5
+	VMULPS    2112(R8), Y9, Y6
+	VADDPS    Y10, Y6, Y6
+	VSUBPS    64(R8), Y6, Y6
+	VMULPS    Y6, Y6, Y6
+	VMULPS    1088(R8), Y6, Y6
+	VADDPS    Y6, Y5, Y5
+	VMULPS    2144(R8), Y9, Y6
+	VADDPS    Y10, Y6, Y6
+	VSUBPS    96(R8), Y6, Y6
+	VMULPS    Y6, Y6, Y6
+	VMULPS    1120(R8), Y6, Y6
+	VADDPS    Y6, Y5, Y5
+	ADDQ      $+128, R8
+	SUBQ      $+4, R9
 	JNZ       fitAffineAVX2Error
-	VMOVUPS   3328(AX), Y5
-	VCMPPS    $0x11, Y5, Y4, Y10
-	VANDPS    Y11, Y10, Y10
-	VMOVMSKPS Y10, SI
-	TESTL     SI, SI
-	JZ        fitAffineAVX2Next
-	VMOVUPS   3328(AX), Y5
-	VBLENDVPS Y10, Y4, Y5, Y5
-	VMOVUPS   Y5, 3328(AX)
-	VMOVUPS   3072(AX), Y4
-	VBLENDVPS Y10, Y8, Y4, Y4
-	VMOVUPS   Y4, 3072(AX)
-	VMOVUPS   3136(AX), Y4
-	VBLENDVPS Y10, Y3, Y4, Y4
-	VMOVUPS   Y4, 3136(AX)
-	VMOVUPS   3168(AX), Y3
-	VBLENDVPS Y10, Y2, Y3, Y3
-	VMOVUPS   Y3, 3168(AX)
-	VBLENDVPS Y10, Y9, Y2, Y2
+	VMOVUPS   3328(SI), Y6
+	VCMPPS    $0x11, Y6, Y5, Y11
+	VANDPS    Y12, Y11, Y11
+	VMOVUPS   3328(SI), Y6
+	VBLENDVPS Y11, Y5, Y6, Y6
+	VMOVUPS   Y6, 3328(SI)
+	VMOVUPS   3072(SI), Y5
+	VBLENDVPS Y11, Y9, Y5, Y5
+	VMOVUPS   Y5, 3072(SI)
+	VMOVUPS   3136(SI), Y5
+	VBLENDVPS Y11, Y4, Y5, Y5
+	VMOVUPS   Y5, 3136(SI)
+	VMOVUPS   3168(SI), Y4
+	VBLENDVPS Y11, Y3, Y4, Y4
+	VMOVUPS   Y4, 3168(SI)
+	VMOVUPS   3392(SI), Y3
+	VBLENDVPS Y11, Y10, Y3, Y3
+	VMOVUPS   Y3, 3392(SI)
+	ADDQ      $+3424, SI
+	DECQ      DI
+	JNZ       fitAffineAVX2Set
+	DECQ      BX
+	JNZ       fitAffineAVX2Step
+	MOVQ      AX, SI
+	MOVQ      sets+8(FP), DI
 
-fitAffineAVX2Next:
-	DECQ         BX
-	JNZ          fitAffineAVX2Step
-	VMOVUPS      3360(AX), Y0
-	VANDPS       3072(AX), Y0, Y1
-	VMOVUPS      Y1, 3072(AX)
-	VANDPS       3136(AX), Y0, Y1
-	VMOVUPS      Y1, 3136(AX)
-	VANDPS       3168(AX), Y0, Y1
-	VMOVUPS      Y1, 3168(AX)
+fitAffineAVX2Finish:
+	VMOVUPS      3360(SI), Y0
+	VANDPS       3072(SI), Y0, Y1
+	VMOVUPS      Y1, 3072(SI)
+	VANDPS       3136(SI), Y0, Y1
+	VMOVUPS      Y1, 3136(SI)
+	VANDPS       3168(SI), Y0, Y1
+	VMOVUPS      Y1, 3168(SI)
 	VBROADCASTSS signBit1<>+0(SB), Y1
-	VXORPS       Y1, Y2, Y2
-	VMOVUPS      Y2, 3104(AX)
+	VXORPS       3392(SI), Y1, Y1
+	VMOVUPS      Y1, 3104(SI)
+	ADDQ         $+3424, SI
+	DECQ         DI
+	JNZ          fitAffineAVX2Finish
 	VZEROUPPER
 	MOVB         $0x01, AL
-	MOVB         AL, ret+32(FP)
+	MOVB         AL, ret+40(FP)
 	RET
 
 fitAffineAVX2Refuse:
 	VZEROUPPER
 	MOVB $0x00, AL
-	MOVB AL, ret+32(FP)
+	MOVB AL, ret+40(FP)
 	RET
 
 DATA roundMagic<>+0(SB)/4, $0x4b400000
@@ -1225,352 +1241,366 @@ GLOBL oneFloat1<>(SB), RODATA|NOPTR, $4
 DATA signBit1<>+0(SB)/4, $0x80000000
 GLOBL signBit1<>(SB), RODATA|NOPTR, $4
 
-// func fitAffineAbsAVX2(s *float32, n int, candidates *float32, steps int) bool
+// func fitAffineAbsAVX2(s *float32, sets int, n int, candidates *float32, steps int) bool
 // Requires: AVX
-TEXT ·fitAffineAbsAVX2(SB), NOSPLIT, $0-33
+TEXT ·fitAffineAbsAVX2(SB), NOSPLIT, $0-41
 	MOVQ         s+0(FP), AX
-	MOVQ         n+8(FP), CX
-	MOVQ         candidates+16(FP), DX
-	MOVQ         steps+24(FP), BX
+	MOVQ         n+16(FP), CX
+	MOVQ         candidates+24(FP), DX
+	MOVQ         steps+32(FP), BX
 	VBROADCASTSS roundMagic<>+0(SB), Y0
 	VBROADCASTSS (DX), Y1
 	VADDPS       Y0, Y1, Y1
-	VMOVUPS      (AX), Y2
-	VMOVAPS      Y2, Y3
-	VXORPS       Y4, Y4, Y4
-	VXORPS       Y5, Y5, Y5
+	VBROADCASTSS absBits1<>+0(SB), Y2
 	MOVQ         AX, SI
-	MOVQ         CX, DI
+	MOVQ         sets+8(FP), DI
+
+fitAffineAbsAVX2Prepare:
+	VMOVUPS (SI), Y3
+	VMOVAPS Y3, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	MOVQ    SI, R8
+	MOVQ    CX, R9
 
 fitAffineAbsAVX2Range:
-	VMOVUPS      (SI), Y6
-	VMOVUPS      1024(SI), Y7
-	VMINPS       Y2, Y6, Y2
-	VMAXPS       Y3, Y6, Y3
-	VADDPS       Y7, Y4, Y4
-	VMULPS       Y7, Y6, Y6
-	VADDPS       Y6, Y5, Y5
-	VMOVUPS      32(SI), Y6
-	VMOVUPS      1056(SI), Y7
-	VMINPS       Y2, Y6, Y2
-	VMAXPS       Y3, Y6, Y3
-	VADDPS       Y7, Y4, Y4
-	VMULPS       Y7, Y6, Y6
-	VADDPS       Y6, Y5, Y5
-	VMOVUPS      64(SI), Y6
-	VMOVUPS      1088(SI), Y7
-	VMINPS       Y2, Y6, Y2
-	VMAXPS       Y3, Y6, Y3
-	VADDPS       Y7, Y4, Y4
-	VMULPS       Y7, Y6, Y6
-	VADDPS       Y6, Y5, Y5
-	VMOVUPS      96(SI), Y6
-	VMOVUPS      1120(SI), Y7
-	VMINPS       Y2, Y6, Y2
-	VMAXPS       Y3, Y6, Y3
-	VADDPS       Y7, Y4, Y4
-	VMULPS       Y7, Y6, Y6
-	VADDPS       Y6, Y5, Y5
-	ADDQ         $+128, SI
-	SUBQ         $+4, DI
+	VMOVUPS      (R8), Y7
+	VMOVUPS      1024(R8), Y8
+	VMINPS       Y3, Y7, Y3
+	VMAXPS       Y4, Y7, Y4
+	VADDPS       Y8, Y5, Y5
+	VMULPS       Y8, Y7, Y7
+	VADDPS       Y7, Y6, Y6
+	VMOVUPS      32(R8), Y7
+	VMOVUPS      1056(R8), Y8
+	VMINPS       Y3, Y7, Y3
+	VMAXPS       Y4, Y7, Y4
+	VADDPS       Y8, Y5, Y5
+	VMULPS       Y8, Y7, Y7
+	VADDPS       Y7, Y6, Y6
+	VMOVUPS      64(R8), Y7
+	VMOVUPS      1088(R8), Y8
+	VMINPS       Y3, Y7, Y3
+	VMAXPS       Y4, Y7, Y4
+	VADDPS       Y8, Y5, Y5
+	VMULPS       Y8, Y7, Y7
+	VADDPS       Y7, Y6, Y6
+	VMOVUPS      96(R8), Y7
+	VMOVUPS      1120(R8), Y8
+	VMINPS       Y3, Y7, Y3
+	VMAXPS       Y4, Y7, Y4
+	VADDPS       Y8, Y5, Y5
+	VMULPS       Y8, Y7, Y7
+	VADDPS       Y7, Y6, Y6
+	ADDQ         $+128, R8
+	SUBQ         $+4, R9
 	JNZ          fitAffineAbsAVX2Range
-	VMOVUPS      Y4, 3200(AX)
-	VMOVUPS      Y5, 3232(AX)
-	VMOVUPS      Y2, 3296(AX)
-	VMOVUPS      Y3, 3264(AX)
-	VXORPS       Y5, Y5, Y5
-	VSUBPS       Y4, Y4, Y4
-	VCMPPS       $0x00, Y5, Y4, Y4
-	VMOVMSKPS    Y4, SI
-	CMPL         SI, $0x000000ff
+	VMOVUPS      Y5, 3200(SI)
+	VMOVUPS      Y6, 3232(SI)
+	VMOVUPS      Y3, 3296(SI)
+	VMOVUPS      Y4, 3264(SI)
+	VXORPS       Y6, Y6, Y6
+	VSUBPS       Y5, Y5, Y5
+	VCMPPS       $0x00, Y6, Y5, Y5
+	VMOVMSKPS    Y5, R8
+	CMPL         R8, $0x000000ff
 	JNE          fitAffineAbsAVX2Refuse
-	VCMPPS       $0x1e, Y5, Y2, Y4
-	VBLENDVPS    Y4, Y5, Y2, Y2
-	VCMPPS       $0x04, Y3, Y2, Y3
-	VMOVUPS      Y3, 3360(AX)
-	VMOVUPS      3264(AX), Y4
-	VSUBPS       Y2, Y4, Y4
-	VBROADCASTSS (DX), Y3
-	VDIVPS       Y4, Y3, Y3
-	VMOVUPS      3296(AX), Y5
-	VSUBPS       Y2, Y5, Y5
-	VMULPS       Y3, Y4, Y4
-	VMULPS       Y3, Y5, Y5
-	VBROADCASTSS absBits1<>+0(SB), Y7
-	VBROADCASTSS roundLimit<>+0(SB), Y6
-	VANDPS       Y7, Y4, Y4
-	VANDPS       Y7, Y5, Y5
-	VCMPPS       $0x15, Y6, Y4, Y4
-	VCMPPS       $0x15, Y6, Y5, Y5
-	VORPS        Y4, Y5, Y4
-	VANDPS       3360(AX), Y4, Y4
-	VMOVMSKPS    Y4, SI
-	TESTL        SI, SI
+	VCMPPS       $0x1e, Y6, Y3, Y5
+	VBLENDVPS    Y5, Y6, Y3, Y3
+	VMOVUPS      Y3, 3392(SI)
+	VCMPPS       $0x04, Y4, Y3, Y5
+	VMOVUPS      Y5, 3360(SI)
+	VMOVUPS      3264(SI), Y5
+	VSUBPS       Y3, Y5, Y5
+	VBROADCASTSS (DX), Y4
+	VDIVPS       Y5, Y4, Y4
+	VMOVUPS      3296(SI), Y6
+	VSUBPS       Y3, Y6, Y6
+	VMULPS       Y4, Y5, Y5
+	VMULPS       Y4, Y6, Y6
+	VBROADCASTSS roundLimit<>+0(SB), Y7
+	VANDPS       Y2, Y5, Y5
+	VANDPS       Y2, Y6, Y6
+	VCMPPS       $0x15, Y7, Y5, Y5
+	VCMPPS       $0x15, Y7, Y6, Y6
+	VORPS        Y5, Y6, Y5
+	VANDPS       3360(SI), Y5, Y5
+	VMOVMSKPS    Y5, R8
+	TESTL        R8, R8
 	JNZ          fitAffineAbsAVX2Refuse
-	VMOVUPS      Y3, 3136(AX)
-	VMOVUPS      Y2, 3168(AX)
-	VBROADCASTSS oneFloat1<>+0(SB), Y4
-	VDIVPS       Y3, Y4, Y4
-	VMOVUPS      Y4, 3072(AX)
-	MOVQ         AX, SI
-	MOVQ         CX, DI
+	VMOVUPS      Y4, 3136(SI)
+	VMOVUPS      Y3, 3168(SI)
+	VBROADCASTSS oneFloat1<>+0(SB), Y5
+	VDIVPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 3072(SI)
+	MOVQ         SI, R8
+	MOVQ         CX, R9
 
 fitAffineAbsAVX2First:
-	VMOVUPS      (SI), Y5
-	VSUBPS       Y2, Y5, Y5
-	VMULPS       Y3, Y5, Y5
-	VADDPS       Y0, Y5, Y5
-	VMAXPS       Y0, Y5, Y5
-	VMINPS       Y1, Y5, Y5
-	VSUBPS       Y0, Y5, Y5
-	VMOVUPS      Y5, 2048(SI)
-	VMOVUPS      32(SI), Y5
-	VSUBPS       Y2, Y5, Y5
-	VMULPS       Y3, Y5, Y5
-	VADDPS       Y0, Y5, Y5
-	VMAXPS       Y0, Y5, Y5
-	VMINPS       Y1, Y5, Y5
-	VSUBPS       Y0, Y5, Y5
-	VMOVUPS      Y5, 2080(SI)
-	VMOVUPS      64(SI), Y5
-	VSUBPS       Y2, Y5, Y5
-	VMULPS       Y3, Y5, Y5
-	VADDPS       Y0, Y5, Y5
-	VMAXPS       Y0, Y5, Y5
-	VMINPS       Y1, Y5, Y5
-	VSUBPS       Y0, Y5, Y5
-	VMOVUPS      Y5, 2112(SI)
-	VMOVUPS      96(SI), Y5
-	VSUBPS       Y2, Y5, Y5
-	VMULPS       Y3, Y5, Y5
-	VADDPS       Y0, Y5, Y5
-	VMAXPS       Y0, Y5, Y5
-	VMINPS       Y1, Y5, Y5
-	VSUBPS       Y0, Y5, Y5
-	VMOVUPS      Y5, 2144(SI)
-	ADDQ         $+128, SI
-	SUBQ         $+4, DI
-	JNZ          fitAffineAbsAVX2First
-	VXORPS       Y3, Y3, Y3
-	VBROADCASTSS absBits1<>+0(SB), Y5
-	MOVQ         AX, SI
-	MOVQ         CX, DI
+	VMOVUPS (R8), Y6
+	VSUBPS  Y3, Y6, Y6
+	VMULPS  Y4, Y6, Y6
+	VADDPS  Y0, Y6, Y6
+	VMAXPS  Y0, Y6, Y6
+	VMINPS  Y1, Y6, Y6
+	VSUBPS  Y0, Y6, Y6
+	VMOVUPS Y6, 2048(R8)
+	VMOVUPS 32(R8), Y6
+	VSUBPS  Y3, Y6, Y6
+	VMULPS  Y4, Y6, Y6
+	VADDPS  Y0, Y6, Y6
+	VMAXPS  Y0, Y6, Y6
+	VMINPS  Y1, Y6, Y6
+	VSUBPS  Y0, Y6, Y6
+	VMOVUPS Y6, 2080(R8)
+	VMOVUPS 64(R8), Y6
+	VSUBPS  Y3, Y6, Y6
+	VMULPS  Y4, Y6, Y6
+	VADDPS  Y0, Y6, Y6
+	VMAXPS  Y0, Y6, Y6
+	VMINPS  Y1, Y6, Y6
+	VSUBPS  Y0, Y6, Y6
+	VMOVUPS Y6, 2112(R8)
+	VMOVUPS 96(R8), Y6
+	VSUBPS  Y3, Y6, Y6
+	VMULPS  Y4, Y6, Y6
+	VADDPS  Y0, Y6, Y6
+	VMAXPS  Y0, Y6, Y6
+	VMINPS  Y1, Y6, Y6
+	VSUBPS  Y0, Y6, Y6
+	VMOVUPS Y6, 2144(R8)
+	ADDQ    $+128, R8
+	SUBQ    $+4, R9
+	JNZ     fitAffineAbsAVX2First
+	VXORPS  Y4, Y4, Y4
+	MOVQ    SI, R8
+	MOVQ    CX, R9
 
 fitAffineAbsAVX2FirstError:
-	VMULPS  2048(SI), Y4, Y6
-	VADDPS  Y2, Y6, Y6
-	VSUBPS  (SI), Y6, Y6
-	VANDPS  Y5, Y6, Y6
-	VMULPS  1024(SI), Y6, Y6
-	VADDPS  Y6, Y3, Y3
-	VMULPS  2080(SI), Y4, Y6
-	VADDPS  Y2, Y6, Y6
-	VSUBPS  32(SI), Y6, Y6
-	VANDPS  Y5, Y6, Y6
-	VMULPS  1056(SI), Y6, Y6
-	VADDPS  Y6, Y3, Y3
-	VMULPS  2112(SI), Y4, Y6
-	VADDPS  Y2, Y6, Y6
-	VSUBPS  64(SI), Y6, Y6
-	VANDPS  Y5, Y6, Y6
-	VMULPS  1088(SI), Y6, Y6
-	VADDPS  Y6, Y3, Y3
-	VMULPS  2144(SI), Y4, Y6
-	VADDPS  Y2, Y6, Y6
-	VSUBPS  96(SI), Y6, Y6
-	VANDPS  Y5, Y6, Y6
-	VMULPS  1120(SI), Y6, Y6
-	VADDPS  Y6, Y3, Y3
-	ADDQ    $+128, SI
-	SUBQ    $+4, DI
+	VMULPS  2048(R8), Y5, Y6
+	VADDPS  Y3, Y6, Y6
+	VSUBPS  (R8), Y6, Y6
+	VANDPS  Y2, Y6, Y6
+	VMULPS  1024(R8), Y6, Y6
+	VADDPS  Y6, Y4, Y4
+	VMULPS  2080(R8), Y5, Y6
+	VADDPS  Y3, Y6, Y6
+	VSUBPS  32(R8), Y6, Y6
+	VANDPS  Y2, Y6, Y6
+	VMULPS  1056(R8), Y6, Y6
+	VADDPS  Y6, Y4, Y4
+	VMULPS  2112(R8), Y5, Y6
+	VADDPS  Y3, Y6, Y6
+	VSUBPS  64(R8), Y6, Y6
+	VANDPS  Y2, Y6, Y6
+	VMULPS  1088(R8), Y6, Y6
+	VADDPS  Y6, Y4, Y4
+	VMULPS  2144(R8), Y5, Y6
+	VADDPS  Y3, Y6, Y6
+	VSUBPS  96(R8), Y6, Y6
+	VANDPS  Y2, Y6, Y6
+	VMULPS  1120(R8), Y6, Y6
+	VADDPS  Y6, Y4, Y4
+	ADDQ    $+128, R8
+	SUBQ    $+4, R9
 	JNZ     fitAffineAbsAVX2FirstError
-	VMOVUPS Y3, 3328(AX)
+	VMOVUPS Y4, 3328(SI)
+	ADDQ    $+3424, SI
+	DECQ    DI
+	JNZ     fitAffineAbsAVX2Prepare
 
 fitAffineAbsAVX2Step:
-	ADDQ         $+4, DX
-	VMOVUPS      3264(AX), Y4
-	VSUBPS       Y2, Y4, Y4
-	VBROADCASTSS (DX), Y3
-	VDIVPS       Y4, Y3, Y3
-	VMOVUPS      3296(AX), Y5
-	VSUBPS       Y2, Y5, Y5
-	VMULPS       Y3, Y4, Y4
-	VMULPS       Y3, Y5, Y5
-	VBROADCASTSS absBits1<>+0(SB), Y7
-	VBROADCASTSS roundLimit<>+0(SB), Y6
-	VANDPS       Y7, Y4, Y4
-	VANDPS       Y7, Y5, Y5
-	VCMPPS       $0x15, Y6, Y4, Y4
-	VCMPPS       $0x15, Y6, Y5, Y5
-	VORPS        Y4, Y5, Y4
-	VANDPS       3360(AX), Y4, Y4
-	VMOVMSKPS    Y4, SI
-	TESTL        SI, SI
+	ADDQ $+4, DX
+	MOVQ AX, SI
+	MOVQ sets+8(FP), DI
+
+fitAffineAbsAVX2Set:
+	VMOVUPS      3392(SI), Y3
+	VMOVUPS      3264(SI), Y5
+	VSUBPS       Y3, Y5, Y5
+	VBROADCASTSS (DX), Y4
+	VDIVPS       Y5, Y4, Y4
+	VMOVUPS      3296(SI), Y6
+	VSUBPS       Y3, Y6, Y6
+	VMULPS       Y4, Y5, Y5
+	VMULPS       Y4, Y6, Y6
+	VBROADCASTSS roundLimit<>+0(SB), Y7
+	VANDPS       Y2, Y5, Y5
+	VANDPS       Y2, Y6, Y6
+	VCMPPS       $0x15, Y7, Y5, Y5
+	VCMPPS       $0x15, Y7, Y6, Y6
+	VORPS        Y5, Y6, Y5
+	VANDPS       3360(SI), Y5, Y5
+	VMOVMSKPS    Y5, R8
+	TESTL        R8, R8
 	JNZ          fitAffineAbsAVX2Refuse
-	VXORPS       Y4, Y4, Y4
 	VXORPS       Y5, Y5, Y5
 	VXORPS       Y6, Y6, Y6
-	MOVQ         AX, SI
-	MOVQ         CX, DI
+	VXORPS       Y7, Y7, Y7
+	MOVQ         SI, R8
+	MOVQ         CX, R9
 
 fitAffineAbsAVX2Codes:
-	VMOVUPS      (SI), Y7
-	VSUBPS       Y2, Y7, Y8
-	VMULPS       Y3, Y8, Y8
-	VADDPS       Y0, Y8, Y8
-	VMAXPS       Y0, Y8, Y8
-	VMINPS       Y1, Y8, Y8
-	VSUBPS       Y0, Y8, Y8
-	VMOVUPS      Y8, 2048(SI)
-	VMULPS       1024(SI), Y8, Y9
-	VADDPS       Y9, Y4, Y4
-	VMULPS       Y9, Y8, Y8
-	VADDPS       Y8, Y5, Y5
-	VMULPS       Y9, Y7, Y7
-	VADDPS       Y7, Y6, Y6
-	VMOVUPS      32(SI), Y7
-	VSUBPS       Y2, Y7, Y8
-	VMULPS       Y3, Y8, Y8
-	VADDPS       Y0, Y8, Y8
-	VMAXPS       Y0, Y8, Y8
-	VMINPS       Y1, Y8, Y8
-	VSUBPS       Y0, Y8, Y8
-	VMOVUPS      Y8, 2080(SI)
-	VMULPS       1056(SI), Y8, Y9
-	VADDPS       Y9, Y4, Y4
-	VMULPS       Y9, Y8, Y8
-	VADDPS       Y8, Y5, Y5
-	VMULPS       Y9, Y7, Y7
-	VADDPS       Y7, Y6, Y6
-	VMOVUPS      64(SI), Y7
-	VSUBPS       Y2, Y7, Y8
-	VMULPS       Y3, Y8, Y8
-	VADDPS       Y0, Y8, Y8
-	VMAXPS       Y0, Y8, Y8
-	VMINPS       Y1, Y8, Y8
-	VSUBPS       Y0, Y8, Y8
-	VMOVUPS      Y8, 2112(SI)
-	VMULPS       1088(SI), Y8, Y9
-	VADDPS       Y9, Y4, Y4
-	VMULPS       Y9, Y8, Y8
-	VADDPS       Y8, Y5, Y5
-	VMULPS       Y9, Y7, Y7
-	VADDPS       Y7, Y6, Y6
-	VMOVUPS      96(SI), Y7
-	VSUBPS       Y2, Y7, Y8
-	VMULPS       Y3, Y8, Y8
-	VADDPS       Y0, Y8, Y8
-	VMAXPS       Y0, Y8, Y8
-	VMINPS       Y1, Y8, Y8
-	VSUBPS       Y0, Y8, Y8
-	VMOVUPS      Y8, 2144(SI)
-	VMULPS       1120(SI), Y8, Y9
-	VADDPS       Y9, Y4, Y4
-	VMULPS       Y9, Y8, Y8
-	VADDPS       Y8, Y5, Y5
-	VMULPS       Y9, Y7, Y7
-	VADDPS       Y7, Y6, Y6
-	ADDQ         $+128, SI
-	SUBQ         $+4, DI
-	JNZ          fitAffineAbsAVX2Codes
-	VMOVUPS      3200(AX), Y8
-	VMULPS       Y5, Y8, Y7
-	VMULPS       Y4, Y4, Y10
-	VSUBPS       Y10, Y7, Y7
-	VXORPS       Y12, Y12, Y12
-	VCMPPS       $0x1e, Y12, Y7, Y11
-	VANDPS       3360(AX), Y11, Y11
-	VMOVMSKPS    Y11, SI
-	TESTL        SI, SI
-	JZ           fitAffineAbsAVX2Next
-	VMULPS       Y6, Y8, Y8
-	VMOVUPS      3232(AX), Y9
-	VMULPS       Y4, Y9, Y10
-	VSUBPS       Y10, Y8, Y8
-	VDIVPS       Y7, Y8, Y8
-	VMULPS       Y5, Y9, Y9
-	VMULPS       Y6, Y4, Y10
-	VSUBPS       Y10, Y9, Y9
-	VDIVPS       Y7, Y9, Y9
-	VCMPPS       $0x1e, Y12, Y9, Y10
-	VDIVPS       Y5, Y6, Y6
-	VBLENDVPS    Y10, Y12, Y9, Y9
-	VBLENDVPS    Y10, Y6, Y8, Y8
-	VXORPS       Y4, Y4, Y4
-	VBROADCASTSS absBits1<>+0(SB), Y5
-	MOVQ         AX, SI
-	MOVQ         CX, DI
+	VMOVUPS   (R8), Y8
+	VSUBPS    Y3, Y8, Y9
+	VMULPS    Y4, Y9, Y9
+	VADDPS    Y0, Y9, Y9
+	VMAXPS    Y0, Y9, Y9
+	VMINPS    Y1, Y9, Y9
+	VSUBPS    Y0, Y9, Y9
+	VMOVUPS   Y9, 2048(R8)
+	VMULPS    1024(R8), Y9, Y10
+	VADDPS    Y10, Y5, Y5
+	VMULPS    Y10, Y9, Y9
+	VADDPS    Y9, Y6, Y6
+	VMULPS    Y10, Y8, Y8
+	VADDPS    Y8, Y7, Y7
+	VMOVUPS   32(R8), Y8
+	VSUBPS    Y3, Y8, Y9
+	VMULPS    Y4, Y9, Y9
+	VADDPS    Y0, Y9, Y9
+	VMAXPS    Y0, Y9, Y9
+	VMINPS    Y1, Y9, Y9
+	VSUBPS    Y0, Y9, Y9
+	VMOVUPS   Y9, 2080(R8)
+	VMULPS    1056(R8), Y9, Y10
+	VADDPS    Y10, Y5, Y5
+	VMULPS    Y10, Y9, Y9
+	VADDPS    Y9, Y6, Y6
+	VMULPS    Y10, Y8, Y8
+	VADDPS    Y8, Y7, Y7
+	VMOVUPS   64(R8), Y8
+	VSUBPS    Y3, Y8, Y9
+	VMULPS    Y4, Y9, Y9
+	VADDPS    Y0, Y9, Y9
+	VMAXPS    Y0, Y9, Y9
+	VMINPS    Y1, Y9, Y9
+	VSUBPS    Y0, Y9, Y9
+	VMOVUPS   Y9, 2112(R8)
+	VMULPS    1088(R8), Y9, Y10
+	VADDPS    Y10, Y5, Y5
+	VMULPS    Y10, Y9, Y9
+	VADDPS    Y9, Y6, Y6
+	VMULPS    Y10, Y8, Y8
+	VADDPS    Y8, Y7, Y7
+	VMOVUPS   96(R8), Y8
+	VSUBPS    Y3, Y8, Y9
+	VMULPS    Y4, Y9, Y9
+	VADDPS    Y0, Y9, Y9
+	VMAXPS    Y0, Y9, Y9
+	VMINPS    Y1, Y9, Y9
+	VSUBPS    Y0, Y9, Y9
+	VMOVUPS   Y9, 2144(R8)
+	VMULPS    1120(R8), Y9, Y10
+	VADDPS    Y10, Y5, Y5
+	VMULPS    Y10, Y9, Y9
+	VADDPS    Y9, Y6, Y6
+	VMULPS    Y10, Y8, Y8
+	VADDPS    Y8, Y7, Y7
+	ADDQ      $+128, R8
+	SUBQ      $+4, R9
+	JNZ       fitAffineAbsAVX2Codes
+	VXORPS    Y13, Y13, Y13
+	VMOVUPS   3200(SI), Y9
+	VMULPS    Y6, Y9, Y8
+	VMULPS    Y5, Y5, Y11
+	VSUBPS    Y11, Y8, Y8
+	VCMPPS    $0x1e, Y13, Y8, Y12
+	VANDPS    3360(SI), Y12, Y12
+	VMULPS    Y7, Y9, Y9
+	VMOVUPS   3232(SI), Y10
+	VMULPS    Y5, Y10, Y11
+	VSUBPS    Y11, Y9, Y9
+	VDIVPS    Y8, Y9, Y9
+	VMULPS    Y6, Y10, Y10
+	VMULPS    Y7, Y5, Y11
+	VSUBPS    Y11, Y10, Y10
+	VDIVPS    Y8, Y10, Y10
+	VCMPPS    $0x1e, Y13, Y10, Y11
+	VDIVPS    Y6, Y7, Y7
+	VBLENDVPS Y11, Y13, Y10, Y10
+	VBLENDVPS Y11, Y7, Y9, Y9
+	VXORPS    Y5, Y5, Y5
+	MOVQ      SI, R8
+	MOVQ      CX, R9
 
 fitAffineAbsAVX2Error:
-	VMULPS    2048(SI), Y8, Y6
-	VADDPS    Y9, Y6, Y6
-	VSUBPS    (SI), Y6, Y6
-	VANDPS    Y5, Y6, Y6
-	VMULPS    1024(SI), Y6, Y6
-	VADDPS    Y6, Y4, Y4
-	VMULPS    2080(SI), Y8, Y6
-	VADDPS    Y9, Y6, Y6
-	VSUBPS    32(SI), Y6, Y6
-	VANDPS    Y5, Y6, Y6
-	VMULPS    1056(SI), Y6, Y6
-	VADDPS    Y6, Y4, Y4
-	VMULPS    2112(SI), Y8, Y6
-	VADDPS    Y9, Y6, Y6
-	VSUBPS    64(SI), Y6, Y6
-	VANDPS    Y5, Y6, Y6
-	VMULPS    1088(SI), Y6, Y6
-	VADDPS    Y6, Y4, Y4
-	VMULPS    2144(SI), Y8, Y6
-	VADDPS    Y9, Y6, Y6
-	VSUBPS    96(SI), Y6, Y6
-	VANDPS    Y5, Y6, Y6
-	VMULPS    1120(SI), Y6, Y6
-	VADDPS    Y6, Y4, Y4
-	ADDQ      $+128, SI
-	SUBQ      $+4, DI
+	VMULPS    2048(R8), Y9, Y6
+	VADDPS    Y10, Y6, Y6
+	VSUBPS    (R8), Y6, Y6
+	VANDPS    Y2, Y6, Y6
+	VMULPS    1024(R8), Y6, Y6
+	VADDPS    Y6, Y5, Y5
+	VMULPS    2080(R8), Y9, Y6
+	VADDPS    Y10, Y6, Y6
+	VSUBPS    32(R8), Y6, Y6
+	VANDPS    Y2, Y6, Y6
+	VMULPS    1056(R8), Y6, Y6
+	VADDPS    Y6, Y5, Y5
+	VMULPS    2112(R8), Y9, Y6
+	VADDPS    Y10, Y6, Y6
+	VSUBPS    64(R8), Y6, Y6
+	VANDPS    Y2, Y6, Y6
+	VMULPS    1088(R8), Y6, Y6
+	VADDPS    Y6, Y5, Y5
+	VMULPS    2144(R8), Y9, Y6
+	VADDPS    Y10, Y6, Y6
+	VSUBPS    96(R8), Y6, Y6
+	VANDPS    Y2, Y6, Y6
+	VMULPS    1120(R8), Y6, Y6
+	VADDPS    Y6, Y5, Y5
+	ADDQ      $+128, R8
+	SUBQ      $+4, R9
 	JNZ       fitAffineAbsAVX2Error
-	VMOVUPS   3328(AX), Y5
-	VCMPPS    $0x11, Y5, Y4, Y10
-	VANDPS    Y11, Y10, Y10
-	VMOVMSKPS Y10, SI
-	TESTL     SI, SI
-	JZ        fitAffineAbsAVX2Next
-	VMOVUPS   3328(AX), Y5
-	VBLENDVPS Y10, Y4, Y5, Y5
-	VMOVUPS   Y5, 3328(AX)
-	VMOVUPS   3072(AX), Y4
-	VBLENDVPS Y10, Y8, Y4, Y4
-	VMOVUPS   Y4, 3072(AX)
-	VMOVUPS   3136(AX), Y4
-	VBLENDVPS Y10, Y3, Y4, Y4
-	VMOVUPS   Y4, 3136(AX)
-	VMOVUPS   3168(AX), Y3
-	VBLENDVPS Y10, Y2, Y3, Y3
-	VMOVUPS   Y3, 3168(AX)
-	VBLENDVPS Y10, Y9, Y2, Y2
+	VMOVUPS   3328(SI), Y6
+	VCMPPS    $0x11, Y6, Y5, Y11
+	VANDPS    Y12, Y11, Y11
+	VMOVUPS   3328(SI), Y6
+	VBLENDVPS Y11, Y5, Y6, Y6
+	VMOVUPS   Y6, 3328(SI)
+	VMOVUPS   3072(SI), Y5
+	VBLENDVPS Y11, Y9, Y5, Y5
+	VMOVUPS   Y5, 3072(SI)
+	VMOVUPS   3136(SI), Y5
+	VBLENDVPS Y11, Y4, Y5, Y5
+	VMOVUPS   Y5, 3136(SI)
+	VMOVUPS   3168(SI), Y4
+	VBLENDVPS Y11, Y3, Y4, Y4
+	VMOVUPS   Y4, 3168(SI)
+	VMOVUPS   3392(SI), Y3
+	VBLENDVPS Y11, Y10, Y3, Y3
+	VMOVUPS   Y3, 3392(SI)
+	ADDQ      $+3424, SI
+	DECQ      DI
+	JNZ       fitAffineAbsAVX2Set
+	DECQ      BX
+	JNZ       fitAffineAbsAVX2Step
+	MOVQ      AX, SI
+	MOVQ      sets+8(FP), DI
 
-fitAffineAbsAVX2Next:
-	DECQ         BX
-	JNZ          fitAffineAbsAVX2Step
-	VMOVUPS      3360(AX), Y0
-	VANDPS       3072(AX), Y0, Y1
-	VMOVUPS      Y1, 3072(AX)
-	VANDPS       3136(AX), Y0, Y1
-	VMOVUPS      Y1, 3136(AX)
-	VANDPS       3168(AX), Y0, Y1
-	VMOVUPS      Y1, 3168(AX)
+fitAffineAbsAVX2Finish:
+	VMOVUPS      3360(SI), Y0
+	VANDPS       3072(SI), Y0, Y1
+	VMOVUPS      Y1, 3072(SI)
+	VANDPS       3136(SI), Y0, Y1
+	VMOVUPS      Y1, 3136(SI)
+	VANDPS       3168(SI), Y0, Y1
+	VMOVUPS      Y1, 3168(SI)
 	VBROADCASTSS signBit1<>+0(SB), Y1
-	VXORPS       Y1, Y2, Y2
-	VMOVUPS      Y2, 3104(AX)
+	VXORPS       3392(SI), Y1, Y1
+	VMOVUPS      Y1, 3104(SI)
+	ADDQ         $+3424, SI
+	DECQ         DI
+	JNZ          fitAffineAbsAVX2Finish
 	VZEROUPPER
 	MOVB         $0x01, AL
-	MOVB         AL, ret+32(FP)
+	MOVB         AL, ret+40(FP)
 	RET
 
 fitAffineAbsAVX2Refuse:
 	VZEROUPPER
 	MOVB $0x00, AL
-	MOVB AL, ret+32(FP)
+	MOVB AL, ret+40(FP)
 	RET
 
 // func recodeAVX2(l *byte, x *float32, d *float32, m *float32, lo int32, hi int32)

@@ -9,11 +9,12 @@ import (
 
 // TestLanesLayout holds the offsets that the generator knows against the type.
 func TestLanesLayout(t *testing.T) {
-	var s lanes
+	var s laneGroups
 	for i, got := range []uintptr{
 		unsafe.Offsetof(s.x), unsafe.Offsetof(s.w), unsafe.Offsetof(s.codes), unsafe.Offsetof(s.scales),
 		unsafe.Offsetof(s.mins), unsafe.Offsetof(s.by), unsafe.Offsetof(s.from), unsafe.Offsetof(s.sumW),
-		unsafe.Offsetof(s.sumX), unsafe.Offsetof(s.high), unsafe.Offsetof(s.lowest), unsafe.Offsetof(s.best), unsafe.Offsetof(s.alive),
+		unsafe.Offsetof(s.sumX), unsafe.Offsetof(s.high), unsafe.Offsetof(s.lowest), unsafe.Offsetof(s.best),
+		unsafe.Offsetof(s.alive), unsafe.Offsetof(s.low), unsafe.Sizeof(s),
 	} {
 		want := uintptr(1024 * i)
 		if i > 3 {
@@ -44,7 +45,8 @@ func TestLanesAccept(t *testing.T) {
 		{nil, 32, &q4Fit, 15}, {w, 32, &importanceFit, 15}, {nil, 32, &q5Fit, 31},
 		{nil, 16, &q2Fit, 3}, {w, 16, &importanceFit, 3},
 	} {
-		if !s.affine(new(groups), 0, x, tc.weights, 1e-4, tc.size, tc.fit, tc.n) {
+		s.load(0, x, tc.weights, 1e-4, tc.size, tc.fit)
+		if !s.affine(1, tc.size, tc.fit, tc.n) {
 			t.Errorf("groups of %d, codes to %d, weights %t: refused", tc.size, tc.n, tc.weights != nil)
 		}
 	}

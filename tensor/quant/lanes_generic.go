@@ -7,8 +7,7 @@ const useAVX2 = false
 // lanes has no searches here.
 type lanes struct{}
 
-func (*lanes) affine(*groups, int, []float32, []float32, float32, int, *affineFit, int32) bool {
-	return false
-}
+func (*lanes) affine16(*groups, []float32, []float32, float32, *affineFit, int32) bool { return false }
+func (*lanes) affine8(*[2]groups, []float32, []float32, *affineFit, int32) bool        { return false }
 
 func (*lanes) recode(*[256]uint8, []float32, *groups, *[16]float32, *[16]float32, int, int32) {}

@@ -43,9 +43,7 @@ func encodeQ2_K(dst []byte, src, weights []float32, fast bool) {
 		if weights != nil {
 			fit, sigma2 = &importanceFit, sumSquares(x)/256
 		}
-		inLanes := s != nil &&
-			s.affine(&g, 0, x, weights, sigma2, 16, fit, 3) &&
-			s.affine(&g, 8, x[128:], after(weights, 128), sigma2, 16, fit, 3)
+		inLanes := s != nil && s.affine16(&g, x, weights, sigma2, fit, 3)
 		if !inLanes {
 			searchQ2_K(&g, &l, x, weights, sigma2, fit)
 		}

@@ -41,17 +41,13 @@ func (q4_K) Decode(dst []float32, src []byte) {
 func (q4_K) EncodeRow(dst []byte, src, weights []float32) { encodeQ4_K(dst, src, weights, useAVX2) }
 
 func encodeQ4_K(dst []byte, src, weights []float32, fast bool) {
-	var l [256]uint8
-	s := newLanes(fast)
-	for ; len(src) >= 256; dst, src = dst[144:], src[256:] {
-		encodeMinBlocks(dst[:16], &l, src[:256], weights, &q4Fit, 15, s)
+	encodeMinBlocks(src, weights, &q4Fit, 15, fast, func(head *[16]byte, l *[256]uint8) {
+		copy(dst, head[:])
 		for p := range 4 {
 			packHalves(dst[16+32*p:], l[64*p:])
 		}
-		if weights != nil {
-			weights = weights[256:]
-		}
-	}
+		dst = dst[144:]
+	})
 }
 
 // getScaleMin reads the 6-bit scale and minimum of block j.
@@ -72,27 +68,46 @@ func putScaleMins(sc []byte, scales, mins *[8]uint8) {
 }
 
 // encodeMinBlocks is the part that Q4_K and Q5_K share: scales, minima and
-// codes 0..n of 8 blocks of 32. dst is d, dmin and the 12 scale bytes; s is nil
-// for the scalar search.
-func encodeMinBlocks(dst []byte, l *[256]uint8, x, weights []float32, fit *affineFit, n int32, s *lanes) {
-	var g groups
-	var sc, mc [8]uint8
-	var sigma2 float32
+// codes 0..n of 8 blocks of 32 for each superblock. put takes d, dmin and the 12
+// scale bytes, and the codes.
+func encodeMinBlocks(src, weights []float32, fit *affineFit, n int32, fast bool, put func(*[16]byte, *[256]uint8)) {
+	var l [256]uint8
+	var head [16]byte
+	s := newLanes(fast)
 	if weights != nil {
 		fit = &importanceFit
-		sigma2 = 2 * sumSquares(x) / 256
 	}
-	inLanes := s != nil && s.affine(&g, 0, x, weights, sigma2, 32, fit, n)
-	if !inLanes {
-		searchMinBlocks(&g, l, x, weights, sigma2, fit, n)
+	for len(src) >= 256 {
+		var g [2]groups
+		count := min(len(src)/256, len(g))
+		inLanes := s != nil && s.affine8(&g, src[:256*count], weights, fit, n)
+		for i := range count {
+			x := src[:256]
+			if !inLanes {
+				searchMinBlocks(&g[i], &l, x, weights, fit, n)
+			}
+			ds, ms := finishMinBlocks(&head, &g[i], weights != nil, n)
+			if inLanes {
+				s.recode(&l, x, &g[i], &ds, &ms, 32, n)
+			} else {
+				for b := range 8 {
+					recode(l[32*b:32*b+32], x[32*b:], ds[2*b], ms[2*b], n)
+				}
+			}
+			put(&head, &l)
+			src, weights = src[256:], after(weights, 256)
+		}
 	}
+}
+
+// finishMinBlocks writes the scales and minima that the searches found, and
+// gives those that were stored, two entries a block.
+func finishMinBlocks(head *[16]byte, g *groups, weighted bool, n int32) (ds, ms [16]float32) {
+	var sc, mc [8]uint8
 	scales, mins, sums := g.scales[:8], g.mins[:8], g.sums[:8]
-	if weights == nil {
-		putScale(dst, roundScales(sc[:], scales, 63))
-		putScale(dst[2:], roundScales(mc[:], mins, 63))
-	} else {
-		putScale(dst, fitPositive(63, scales, sums, sc[:]))
-		putScale(dst[2:], fitPositive(63, mins, sums, mc[:]))
+	if weighted {
+		putScale(head[:], fitPositive(63, scales, sums, sc[:]))
+		putScale(head[2:], fitPositive(63, mins, sums, mc[:]))
 		if n == 31 {
 			// A fit may be negative and leave a code near 255. ggml bounds it
 			// in Q5_K; in Q4_K it runs over the upper bits of block j+4.
@@ -100,27 +115,27 @@ func encodeMinBlocks(dst []byte, l *[256]uint8, x, weights []float32, fit *affin
 				sc[b], mc[b] = min(sc[b], 63), min(mc[b], 63)
 			}
 		}
+	} else {
+		putScale(head[:], roundScales(sc[:], scales, 63))
+		putScale(head[2:], roundScales(mc[:], mins, 63))
 	}
-	putScaleMins(dst[4:16], &sc, &mc)
-	d, dmin := getScale(dst), getScale(dst[2:])
-	var ds, ms [16]float32 // by 16 values
+	putScaleMins(head[4:16], &sc, &mc)
+	d, dmin := getScale(head[:]), getScale(head[2:])
 	for b := range 8 {
-		sc, m := getScaleMin(dst[4:16], b)
+		sc, m := getScaleMin(head[4:16], b)
 		ds[2*b], ms[2*b] = float32(d*float32(sc)), float32(dmin*float32(m))
 		ds[2*b+1], ms[2*b+1] = ds[2*b], ms[2*b]
 	}
-	if inLanes {
-		s.recode(l, x, &g, &ds, &ms, 32, n)
-		return
-	}
-	for b := range 8 {
-		recode(l[32*b:32*b+32], x[32*b:], ds[2*b], ms[2*b], n)
-	}
+	return ds, ms
 }
 
 // searchMinBlocks runs fitAffine over 8 blocks of 32.
-func searchMinBlocks(g *groups, l *[256]uint8, x, weights []float32, sigma2 float32, fit *affineFit, n int32) {
+func searchMinBlocks(g *groups, l *[256]uint8, x, weights []float32, fit *affineFit, n int32) {
 	var w [32]float32
+	var sigma2 float32
+	if weights != nil {
+		sigma2 = 2 * sumSquares(x) / 256
+	}
 	for b := range 8 {
 		xb := x[32*b : 32*b+32]
 		if weights == nil {

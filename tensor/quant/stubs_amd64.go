@@ -68,19 +68,19 @@ func weighMeanAVX2(s *float32, n int, inverse float32)
 //go:noescape
 func weighImportanceAVX2(s *float32, n int, sigma2 float32)
 
-// fitAffineAVX2 is fitAffine for the eight groups of s. candidates holds the number
-// of codes less one, then steps numerators. It gives false, and no outcome, for
-// values that only the scalar code handles.
+// fitAffineAVX2 is fitAffine for sets laneGroups at s with groups of n values, a multiple
+// of 4. candidates holds the greatest code and a numerator for each step. It gives
+// false, and no outcome, for values that only the scalar code handles.
 //
 //go:noescape
-func fitAffineAVX2(s *float32, n int, candidates *float32, steps int) bool
+func fitAffineAVX2(s *float32, sets int, n int, candidates *float32, steps int) bool
 
-// fitAffineAbsAVX2 is fitAffine for the eight groups of s. candidates holds the number
-// of codes less one, then steps numerators. It gives false, and no outcome, for
-// values that only the scalar code handles.
+// fitAffineAbsAVX2 is fitAffine for sets laneGroups at s with groups of n values, a multiple
+// of 4. candidates holds the greatest code and a numerator for each step. It gives
+// false, and no outcome, for values that only the scalar code handles.
 //
 //go:noescape
-func fitAffineAbsAVX2(s *float32, n int, candidates *float32, steps int) bool
+func fitAffineAbsAVX2(s *float32, sets int, n int, candidates *float32, steps int) bool
 
 // recodeAVX2 gives 256 values the codes clamp(nearest((x+m)/d), lo, hi) - lo. d and
 // m hold a number for each 16 values.

@@ -6,7 +6,7 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// Offsets of type lanes. TestLanesLayout holds them against the Go type.
+// Offsets of type laneGroups. TestLanesLayout holds them against the Go type.
 const (
 	laneX      = 0
 	laneW      = 1024
@@ -21,13 +21,16 @@ const (
 	laneLowest = laneHigh + 32
 	laneBest   = laneLowest + 32
 	laneAlive  = laneBest + 32
+	laneLow    = laneAlive + 32
+	laneSize   = laneLow + 32
 )
 
-// Predicates of VCMPPS that are false for NaN, and one that is true for it.
+// Predicates of VCMPPS. All but two are false for NaN.
 const (
 	cmpEQ  = 0
+	cmpNE  = 4 // true for NaN
 	cmpLT  = 17
-	cmpNLT = 21
+	cmpNLT = 21 // true for NaN
 	cmpGT  = 30
 )
 
@@ -185,70 +188,50 @@ func weightKernels() {
 	RET()
 }
 
-// fitAffine is the search of eight groups. Rounding by float minimum and
-// maximum equals the scalar integer form while no product leaves 2^21; the
-// products of the ends of a group bound the others, because each operation
-// keeps order.
+// fitAffine is the search of one or two times eight groups. Two take turns, so
+// that one computes while the other waits for its sums; nothing but the refusal
+// branches on values.
+//
+// Rounding by float minimum and maximum equals the scalar integer form while no
+// product leaves 2^21; the products of the ends of a group bound the others,
+// because each operation keeps order.
 func fitAffine(name string, absolute bool) {
 	at := func(l string) string { return name + l }
-	TEXT(name, NOSPLIT, "func(s *float32, n int, candidates *float32, steps int) bool")
-	Doc(name+" is fitAffine for the eight groups of s. candidates holds the number", "of codes less one, then steps numerators. It gives false, and no outcome, for", "values that only the scalar code handles.")
+	TEXT(name, NOSPLIT, "func(s *float32, sets, n int, candidates *float32, steps int) bool")
+	Doc(name+" is fitAffine for sets laneGroups at s with groups of n values, a multiple", "of 4. candidates holds the greatest code and a numerator for each step. It gives", "false, and no outcome, for values that only the scalar code handles.")
 	Pragma("noescape")
-	s, n := Load(Param("s"), GP64()), Load(Param("n"), GP64())
+	first, n := Load(Param("s"), GP64()), Load(Param("n"), GP64())
 	cand, steps := Load(Param("candidates"), GP64()), Load(Param("steps"), GP64())
+	s, set := GP64(), GP64()
 	field := func(off int) Mem { return Mem{Base: s, Disp: off} }
+	eachSet := func(label string, body func()) {
+		MOVQ(first, s)
+		Load(Param("sets"), set)
+		Label(at(label))
+		body()
+		ADDQ(I32(laneSize), s)
+		DECQ(set)
+		JNZ(LabelRef(at(label)))
+	}
 	mag, top := magic(), YMM()
 	VBROADCASTSS(Mem{Base: cand}, top)
 	VADDPS(mag, top, top)
+	abs := constant("absBits1", 0x7fffffff)
+	mask := GP32()
+	lo, iscale := YMM(), YMM()
 
-	// Range and sums. A comparison that fails keeps the older value.
-	lowest, high, sumW, sumX := YMM(), YMM(), YMM(), YMM()
-	VMOVUPS(field(laneX), lowest)
-	VMOVAPS(lowest, high)
-	VXORPS(sumW, sumW, sumW)
-	VXORPS(sumX, sumX, sumX)
-	eachValue(at("Range"), s, n, 4, func(p Register, disp int) {
-		v, w := YMM(), YMM()
-		VMOVUPS(Mem{Base: p, Disp: disp + laneX}, v)
-		VMOVUPS(Mem{Base: p, Disp: disp + laneW}, w)
-		VMINPS(lowest, v, lowest)
-		VMAXPS(high, v, high)
-		VADDPS(w, sumW, sumW)
-		VMULPS(w, v, v)
-		VADDPS(v, sumX, sumX)
-	})
-	VMOVUPS(sumW, field(laneSumW))
-	VMOVUPS(sumX, field(laneSumX))
-	VMOVUPS(lowest, field(laneLowest))
-	VMOVUPS(high, field(laneHigh))
-	zero, t, mask := zeroed(), YMM(), GP32()
-	// Weights are at least as unruly as values: a finite sum means finite
-	// values.
-	VSUBPS(sumW, sumW, t)
-	VCMPPS(U8(cmpEQ), zero, t, t)
-	VMOVMSKPS(t, mask)
-	CMPL(mask, U32(0xff))
-	JNE(LabelRef(at("Refuse")))
-	lo, alive := YMM(), YMM()
-	VCMPPS(U8(cmpGT), zero, lowest, t)
-	VBLENDVPS(t, zero, lowest, lo)
-	VCMPPS(U8(4), high, lo, alive)
-	VMOVUPS(alive, field(laneAlive))
-
-	iscale := YMM()
 	// start divides a numerator by the range and refuses products that are too
 	// large.
-	start := func(numerator Op, refuse string) {
-		span, a, b, c, abs := YMM(), YMM(), YMM(), YMM(), YMM()
+	start := func() {
+		span, a, b, c := YMM(), YMM(), YMM(), YMM()
 		VMOVUPS(field(laneHigh), span)
 		VSUBPS(lo, span, span)
-		VBROADCASTSS(numerator, iscale)
+		VBROADCASTSS(Mem{Base: cand}, iscale)
 		VDIVPS(span, iscale, iscale)
 		VMOVUPS(field(laneLowest), b)
 		VSUBPS(lo, b, b)
 		VMULPS(iscale, span, a)
 		VMULPS(iscale, b, b)
-		VBROADCASTSS(words("absBits1", 0x7fffffff), abs)
 		VBROADCASTSS(words("roundLimit", 0x4a000000), c)
 		VANDPS(abs, a, a)
 		VANDPS(abs, b, b)
@@ -258,7 +241,7 @@ func fitAffine(name string, absolute bool) {
 		VANDPS(field(laneAlive), a, a)
 		VMOVMSKPS(a, mask)
 		TESTL(mask, mask)
-		JNZ(LabelRef(refuse))
+		JNZ(LabelRef(at("Refuse")))
 	}
 	code := func(p Register, disp int) (v, q VecVirtual) {
 		v, q = YMM(), YMM()
@@ -274,11 +257,8 @@ func fitAffine(name string, absolute bool) {
 	}
 	// measure sums the error of the codes under a scale and a minimum.
 	measure := func(label string, ts, tm VecVirtual) VecVirtual {
-		e, abs := zeroed(), YMM()
-		if absolute {
-			VBROADCASTSS(words("absBits1", 0x7fffffff), abs)
-		}
-		eachValue(label, s, n, 4, func(p Register, disp int) {
+		e := zeroed()
+		eachValue(at(label), s, n, 4, func(p Register, disp int) {
 			d := YMM()
 			VMULPS(Mem{Base: p, Disp: disp + laneCodes}, ts, d)
 			VADDPS(tm, d, d)
@@ -294,98 +274,132 @@ func fitAffine(name string, absolute bool) {
 		return e
 	}
 
-	start(Mem{Base: cand}, at("Refuse"))
-	VMOVUPS(iscale, field(laneBy))
-	VMOVUPS(lo, field(laneFrom))
-	scale := constant("oneFloat1", 0x3f800000)
-	VDIVPS(iscale, scale, scale)
-	VMOVUPS(scale, field(laneScale))
-	eachValue(at("First"), s, n, 4, func(p Register, disp int) { code(p, disp) })
-	best := measure(at("FirstError"), scale, lo)
-	VMOVUPS(best, field(laneBest))
+	eachSet("Prepare", func() {
+		// Range and sums. A comparison that fails keeps the older value.
+		lowest, high, sumW, sumX := YMM(), YMM(), YMM(), YMM()
+		VMOVUPS(field(laneX), lowest)
+		VMOVAPS(lowest, high)
+		VXORPS(sumW, sumW, sumW)
+		VXORPS(sumX, sumX, sumX)
+		eachValue(at("Range"), s, n, 4, func(p Register, disp int) {
+			v, w := YMM(), YMM()
+			VMOVUPS(Mem{Base: p, Disp: disp + laneX}, v)
+			VMOVUPS(Mem{Base: p, Disp: disp + laneW}, w)
+			VMINPS(lowest, v, lowest)
+			VMAXPS(high, v, high)
+			VADDPS(w, sumW, sumW)
+			VMULPS(w, v, v)
+			VADDPS(v, sumX, sumX)
+		})
+		VMOVUPS(sumW, field(laneSumW))
+		VMOVUPS(sumX, field(laneSumX))
+		VMOVUPS(lowest, field(laneLowest))
+		VMOVUPS(high, field(laneHigh))
+		zero, t := zeroed(), YMM()
+		// Weights are at least as unruly as values: a finite sum means finite
+		// values.
+		VSUBPS(sumW, sumW, t)
+		VCMPPS(U8(cmpEQ), zero, t, t)
+		VMOVMSKPS(t, mask)
+		CMPL(mask, U32(0xff))
+		JNE(LabelRef(at("Refuse")))
+		VCMPPS(U8(cmpGT), zero, lowest, t)
+		VBLENDVPS(t, zero, lowest, lo)
+		VMOVUPS(lo, field(laneLow))
+		VCMPPS(U8(cmpNE), high, lo, t)
+		VMOVUPS(t, field(laneAlive))
+
+		start()
+		VMOVUPS(iscale, field(laneBy))
+		VMOVUPS(lo, field(laneFrom))
+		scale := constant("oneFloat1", 0x3f800000)
+		VDIVPS(iscale, scale, scale)
+		VMOVUPS(scale, field(laneScale))
+		eachValue(at("First"), s, n, 4, func(p Register, disp int) { code(p, disp) })
+		VMOVUPS(measure("FirstError", scale, lo), field(laneBest))
+	})
 
 	Label(at("Step"))
 	ADDQ(I32(4), cand)
-	start(Mem{Base: cand}, at("Refuse"))
-	sumL, sumL2, sumXL := zeroed(), zeroed(), zeroed()
-	eachValue(at("Codes"), s, n, 4, func(p Register, disp int) {
-		v, q := code(p, disp)
-		wl := YMM()
-		VMULPS(Mem{Base: p, Disp: disp + laneW}, q, wl)
-		VADDPS(wl, sumL, sumL)
-		VMULPS(wl, q, q)
-		VADDPS(q, sumL2, sumL2)
-		VMULPS(wl, v, v)
-		VADDPS(v, sumXL, sumXL)
+	eachSet("Set", func() {
+		VMOVUPS(field(laneLow), lo)
+		start()
+		sumL, sumL2, sumXL := zeroed(), zeroed(), zeroed()
+		eachValue(at("Codes"), s, n, 4, func(p Register, disp int) {
+			v, q := code(p, disp)
+			wl := YMM()
+			VMULPS(Mem{Base: p, Disp: disp + laneW}, q, wl)
+			VADDPS(wl, sumL, sumL)
+			VMULPS(wl, q, q)
+			VADDPS(q, sumL2, sumL2)
+			VMULPS(wl, v, v)
+			VADDPS(v, sumXL, sumXL)
+		})
+		det, ts, tm, u, able, z := YMM(), YMM(), YMM(), YMM(), YMM(), zeroed()
+		VMOVUPS(field(laneSumW), ts)
+		VMULPS(sumL2, ts, det)
+		VMULPS(sumL, sumL, u)
+		VSUBPS(u, det, det)
+		VCMPPS(U8(cmpGT), z, det, able)
+		VANDPS(field(laneAlive), able, able)
+		VMULPS(sumXL, ts, ts)
+		VMOVUPS(field(laneSumX), tm)
+		VMULPS(sumL, tm, u)
+		VSUBPS(u, ts, ts)
+		VDIVPS(det, ts, ts)
+		VMULPS(sumL2, tm, tm)
+		VMULPS(sumXL, sumL, u)
+		VSUBPS(u, tm, tm)
+		VDIVPS(det, tm, tm)
+		VCMPPS(U8(cmpGT), z, tm, u)
+		VDIVPS(sumL2, sumXL, sumXL)
+		VBLENDVPS(u, z, tm, tm)
+		VBLENDVPS(u, sumXL, ts, ts)
+		e := measure("Error", ts, tm)
+		old := YMM()
+		VMOVUPS(field(laneBest), old)
+		VCMPPS(U8(cmpLT), old, e, u)
+		VANDPS(able, u, u)
+		replace := func(off int, by VecVirtual) {
+			o := YMM()
+			VMOVUPS(field(off), o)
+			VBLENDVPS(u, by, o, o)
+			VMOVUPS(o, field(off))
+		}
+		replace(laneBest, e)
+		replace(laneScale, ts)
+		replace(laneBy, iscale)
+		replace(laneFrom, lo)
+		replace(laneLow, tm)
 	})
-	det, ts, tm, u, able := YMM(), YMM(), YMM(), YMM(), YMM()
-	VMOVUPS(field(laneSumW), ts)
-	VMULPS(sumL2, ts, det)
-	VMULPS(sumL, sumL, u)
-	VSUBPS(u, det, det)
-	z := zeroed()
-	VCMPPS(U8(cmpGT), z, det, able)
-	VANDPS(field(laneAlive), able, able)
-	VMOVMSKPS(able, mask)
-	TESTL(mask, mask)
-	JZ(LabelRef(at("Next")))
-	VMULPS(sumXL, ts, ts)
-	VMOVUPS(field(laneSumX), tm)
-	VMULPS(sumL, tm, u)
-	VSUBPS(u, ts, ts)
-	VDIVPS(det, ts, ts)
-	VMULPS(sumL2, tm, tm)
-	VMULPS(sumXL, sumL, u)
-	VSUBPS(u, tm, tm)
-	VDIVPS(det, tm, tm)
-	VCMPPS(U8(cmpGT), z, tm, u)
-	VDIVPS(sumL2, sumXL, sumXL)
-	VBLENDVPS(u, z, tm, tm)
-	VBLENDVPS(u, sumXL, ts, ts)
-	e := measure(at("Error"), ts, tm)
-	old := YMM()
-	VMOVUPS(field(laneBest), old)
-	VCMPPS(U8(cmpLT), old, e, u)
-	VANDPS(able, u, u)
-	// The branch lets the next step begin before this one's error is known.
-	VMOVMSKPS(u, mask)
-	TESTL(mask, mask)
-	JZ(LabelRef(at("Next")))
-	replace := func(off int, by VecVirtual) {
-		o := YMM()
-		VMOVUPS(field(off), o)
-		VBLENDVPS(u, by, o, o)
-		VMOVUPS(o, field(off))
-	}
-	replace(laneBest, e)
-	replace(laneScale, ts)
-	replace(laneBy, iscale)
-	replace(laneFrom, lo)
-	VBLENDVPS(u, tm, lo, lo)
-	Label(at("Next"))
 	DECQ(steps)
 	JNZ(LabelRef(at("Step")))
 
-	// A group without a range has scale 0 and codes 0.
-	a, b := YMM(), YMM()
-	VMOVUPS(field(laneAlive), a)
-	for _, off := range []int{laneScale, laneBy, laneFrom} {
-		VANDPS(field(off), a, b)
-		VMOVUPS(b, field(off))
-	}
-	VBROADCASTSS(words("signBit1", 0x80000000), b)
-	VXORPS(b, lo, lo)
-	VMOVUPS(lo, field(laneMin))
-	VZEROUPPER()
-	ok := GP8()
-	MOVB(U8(1), ok)
-	Store(ok, ReturnIndex(0))
-	RET()
+	eachSet("Finish", func() {
+		// A group without a range has scale 0 and codes 0.
+		a, b := YMM(), YMM()
+		VMOVUPS(field(laneAlive), a)
+		for _, off := range []int{laneScale, laneBy, laneFrom} {
+			VANDPS(field(off), a, b)
+			VMOVUPS(b, field(off))
+		}
+		VBROADCASTSS(words("signBit1", 0x80000000), b)
+		VXORPS(field(laneLow), b, b)
+		VMOVUPS(b, field(laneMin))
+	})
+	giveBool(true)
 	Label(at("Refuse"))
+	giveBool(false)
+}
+
+func giveBool(v bool) {
+	r, b := GP8(), U8(0)
+	if v {
+		b = 1
+	}
 	VZEROUPPER()
-	no := GP8()
-	MOVB(U8(0), no)
-	Store(no, ReturnIndex(0))
+	MOVB(b, r)
+	Store(r, ReturnIndex(0))
 	RET()
 }
 
