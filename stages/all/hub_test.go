@@ -169,6 +169,20 @@ func (o *online) try(ctx context.Context, recipe string, opt pipeline.BuildOptio
 	return build1(ctx, o.t, recipe, o.env(change...), opt, "sources.base.hf="+o.ref())
 }
 
+// project makes a recipe's text concrete.
+func (o *online) project(text string, env source.Env) *pipeline.Project {
+	o.t.Helper()
+	r, err := recipes.Parse(filepath.Join(o.t.TempDir(), "r.yaml"), []byte(text), recipes.Options{Set: []string{"sources.base.hf=" + o.ref()}})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	prj, err := all.Project(r, env)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return prj
+}
+
 func build1(ctx context.Context, t *testing.T, recipe string, env source.Env, opt pipeline.BuildOptions, set ...string) (*pipeline.Result, error) {
 	t.Helper()
 	var r *recipes.Recipe

@@ -72,14 +72,14 @@ func TestFlippedByte(t *testing.T) {
 		path string
 		at   func(o *online) int64
 	}{
-		"weight": {shard1, func(o *online) int64 { lo, hi := o.tensor(weight); return (lo + hi) / 2 }},
+		"weight":             {shard1, func(o *online) int64 { lo, hi := o.tensor(weight); return (lo + hi) / 2 }},
 		"weight to infinity": {shard1, func(o *online) int64 { lo, _ := o.tensor(weight); return lo + 1001 }},
-		"header length":    {shard1, func(*online) int64 { return 5 }},
-		"header":           {shard2, func(*online) int64 { return 700 }},
-		"index":            {"model.safetensors.index.json", func(*online) int64 { return 500 }},
-		"config":           {"config.json", func(*online) int64 { return 100 }},
-		"tokenizer":        {"tokenizer.model", func(*online) int64 { return 3000 }},
-		"tokenizer config": {"tokenizer_config.json", func(*online) int64 { return 60 }},
+		"header length":      {shard1, func(*online) int64 { return 5 }},
+		"header":             {shard2, func(*online) int64 { return 700 }},
+		"index":              {"model.safetensors.index.json", func(*online) int64 { return 500 }},
+		"config":             {"config.json", func(*online) int64 { return 100 }},
+		"tokenizer":          {"tokenizer.model", func(*online) int64 { return 3000 }},
+		"tokenizer config":   {"tokenizer_config.json", func(*online) int64 { return 60 }},
 	} {
 		for _, kept := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, store %v", name, kept), func(t *testing.T) {

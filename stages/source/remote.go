@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -62,8 +64,9 @@ type repo struct {
 	files map[string]hub.File
 
 	mu     sync.Mutex
-	used   map[string]bool
-	broken bool // a read has failed since the last Finish
+	used   map[string]int64 // sizes: listings may not know them
+	absent map[string]bool  // not in the cache, and there is nobody to ask
+	broken bool             // a read has failed since the last Finish
 }
 
 // repo gives the snapshot of a source.
@@ -81,7 +84,7 @@ func (r *remote) repo(ctx context.Context, name, ref string) (*repo, func() erro
 		if err != nil {
 			return nil, nil, err
 		}
-		rp = &repo{Snapshot: snap, files: map[string]hub.File{}, used: map[string]bool{}}
+		rp = &repo{Snapshot: snap, files: map[string]hub.File{}, used: map[string]int64{}, absent: map[string]bool{}}
 		for _, f := range snap.Files() {
 			rp.files[f.Path] = f
 		}
@@ -91,26 +94,57 @@ func (r *remote) repo(ctx context.Context, name, ref string) (*repo, func() erro
 	return rp, r.release(&rp.users, func() { delete(r.repos, key) }, rp.Snapshot.Close), nil
 }
 
-func (r *repo) note(p string) {
+func (r *repo) note(p string, size int64) {
 	r.mu.Lock()
-	r.used[p] = true
+	r.used[p] = size
 	r.mu.Unlock()
 }
 
 func (r *repo) ReadFile(ctx context.Context, p string, limit int64) ([]byte, error) {
 	b, err := r.Snapshot.ReadFile(ctx, p, limit)
 	if err == nil {
-		r.note(p)
+		r.note(p, int64(len(b)))
 	}
-	return b, err
+	return b, r.missing(p, err)
+}
+
+// missing takes a file that the cache does not have for one that the repository
+// does not have, where nobody can be asked: caches seldom know what is absent.
+// The source says so in its notes.
+func (r *repo) missing(p string, err error) error {
+	if _, listed := r.files[p]; listed || !errors.Is(err, hub.ErrOffline) {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.absent[p] = true
+	return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+}
+
+// notes tells what was taken for absent.
+func (r *repo) notes() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.absent) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s: offline, and the cache may hold a part of the commit only: %s not in it and taken as absent",
+		r.Ref(), is(slices.Sorted(maps.Keys(r.absent))))}
+}
+
+func is(names []string) string {
+	if len(names) == 1 {
+		return names[0] + " is"
+	}
+	return some(names) + " are"
 }
 
 func (r *repo) Open(ctx context.Context, p string) (tensor.Blob, error) {
 	b, err := r.Snapshot.Open(ctx, p)
 	if err != nil {
-		return nil, err
+		return nil, r.missing(p, err)
 	}
-	r.note(p)
+	r.note(p, b.Size())
 	return marked{repoBlob{b, r}}, nil
 }
 
@@ -136,23 +170,14 @@ func unreachable(err error) bool {
 	return errors.As(err, &e)
 }
 
-// usedPaths lists the files that were asked for, by path.
-func (r *repo) usedPaths() []string {
+// sourceFiles lists the files that were asked for, by path.
+func (r *repo) sourceFiles() []pipeline.SourceFile {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := make([]string, 0, len(r.used))
-	for p := range r.used {
-		out = append(out, p)
-	}
-	slices.Sort(out)
-	return out
-}
-
-func (r *repo) sourceFiles() []pipeline.SourceFile {
 	var out []pipeline.SourceFile
-	for _, p := range r.usedPaths() {
+	for _, p := range slices.Sorted(maps.Keys(r.used)) {
 		f := r.files[p]
-		out = append(out, pipeline.SourceFile{Path: p, Size: f.Size, SHA256: f.SHA256, GitOID: f.GitOID})
+		out = append(out, pipeline.SourceFile{Path: p, Size: r.used[p], SHA256: f.SHA256, GitOID: f.GitOID})
 	}
 	return out
 }
@@ -180,7 +205,7 @@ func (r *remote) Repo(ctx context.Context, name, ref string, h Headers) (*pipeli
 		return nil, errors.Join(fmt.Errorf("%s: %w", rp.Ref(), err), release())
 	}
 	src := &pipeline.Source{Model: m, Commit: rp.Commit, Close: release, Fetch: &snapshotFetch{rp}}
-	src.Refresh = func() { src.Files = rp.sourceFiles() }
+	src.Refresh = func() { src.Files, src.Notes = rp.sourceFiles(), rp.notes() }
 	src.Refresh()
 	return src, nil
 }
@@ -210,8 +235,8 @@ func again(load func() (*model.Model, error), doubt func() bool) (*model.Model, 
 // doubt compares what was read with the server.
 func (r *repo) doubt(ctx context.Context) bool {
 	changed := false
-	for _, p := range r.usedPaths() {
-		c, err := r.Recheck(ctx, p)
+	for _, f := range r.sourceFiles() {
+		c, err := r.Recheck(ctx, f.Path)
 		if err != nil {
 			break // what is wrong with the headers is the better message
 		}
