@@ -102,7 +102,7 @@ func (p *Plan) link(ctx context.Context) error {
 		if _, ok := st.Stage.(Lossy); ok && p.Reference == nil {
 			p.Reference = m
 		}
-		next, err := st.Stage.Plan(ctx, m)
+		next, err := p.run(ctx, st.Stage, m)
 		if err != nil {
 			return fmt.Errorf("%s: %s: %w", st.Where, st.Stage.Name(), planFault(ctx, err))
 		}
@@ -127,6 +127,13 @@ func (p *Plan) link(ctx context.Context) error {
 		p.Layouts = append(p.Layouts, l)
 	}
 	return nil
+}
+
+func (p *Plan) run(ctx context.Context, st Stage, m *model.Model) (*model.Model, error) {
+	if r, ok := st.(SourceReader); ok {
+		return r.PlanWith(ctx, m, p.Sources)
+	}
+	return st.Plan(ctx, m)
 }
 
 // Close releases the sources.

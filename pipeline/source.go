@@ -17,6 +17,8 @@ type Source struct {
 	// files.
 	Commit string
 	Model  *model.Model // nil for a plain file
+	// Content reads a plain file, nil for a model.
+	Content tensor.Blob
 	// Files lists what the build reads of the source, by path. The digests of
 	// files that are on this machine only may be missing until Digest fills
 	// them in.

@@ -21,6 +21,15 @@ type Stage interface {
 	Plan(ctx context.Context, in *model.Model) (*model.Model, error)
 }
 
+// SourceReader is a Stage that reads plain files besides its model: the recipe's
+// sources that it names. A plan calls PlanWith in place of Plan.
+type SourceReader interface {
+	Stage
+	// PlanWith is Plan with the opened sources at hand. What a source says goes
+	// into the keys of the tensors that it has changed.
+	PlanWith(ctx context.Context, in *model.Model, sources []*Source) (*model.Model, error)
+}
+
 // Measurer is a Stage that can say, by reading weights, what it has lost. It is
 // asked once before an output is written.
 type Measurer interface {

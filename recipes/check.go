@@ -18,6 +18,13 @@ func checkQuantize(c *checker, v any, n *node, path string) {
 	if q.Pure && q.Preset == "" {
 		c.errorf(n.get("pure").pos, join(path, "pure"), "goes with preset; type alone is pure already")
 	}
+	if q.Imatrix == "" {
+		for _, key := range []string{"imatrix-name", "missing", "max-unseen-experts"} {
+			if x := n.get(key); x != nil {
+				c.errorf(x.pos, join(path, key), "is unused: it goes with imatrix")
+			}
+		}
+	}
 	if q.Fallback != "" && q.Type == "" && len(q.Rules) == 0 {
 		c.errorf(n.get("fallback").pos, join(path, "fallback"), "is unused: a preset has fallbacks of its own; it goes with type or rules")
 	}

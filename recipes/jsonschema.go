@@ -212,7 +212,11 @@ func (f *field) scalarSchema(owner string) props {
 		}
 		return props{{"enum", words}}
 	case kindType:
-		return anyCase(typeNames())
+		s := anyCase(typeNames())
+		if f.choices != nil {
+			s = props{{"anyOf", []any{props{{"enum", strings.Split(words(f.choices), ", ")}}, s}}}
+		}
+		return s
 	case kindPreset:
 		return anyCase(Presets())
 	case kindRegexp:

@@ -140,7 +140,16 @@ type Quantize struct {
 	// AllowRequantize lets a source tensor that is quantized already be
 	// quantized again, with the errors of both.
 	AllowRequantize bool
-	TypePos         Pos
+	// Imatrix names the source with the importance matrix, ImatrixName is what
+	// the file's metadata calls it, Missing says what happens to tensors that
+	// it lacks: note, error or a type. MaxUnseen bounds the experts of one
+	// tensor that it has no data for.
+	Imatrix     string
+	ImatrixName string
+	Missing     string
+	MaxUnseen   *int64
+	TypePos     Pos
+	ImatrixPos  Pos
 }
 
 // Output is one file to write.

@@ -135,6 +135,9 @@ func (f *field) valueDoc() string {
 		s = "preset, see below"
 	case kindType:
 		s = "type, see below"
+		for i := range f.choices {
+			s = "`" + f.choices[len(f.choices)-1-i].name + "`, " + s
+		}
 	case kindPart:
 		s = map[string]string{"sources": "mapping of names to sources", "steps": "list of steps", "outputs": "list of outputs", "gates": "list of gates"}[f.key]
 	case kindObject:
@@ -185,7 +188,7 @@ func (p *printer) groups(o *object) {
 func (p *printer) choices(o *object) {
 	for i := range o.fields {
 		f := &o.fields[i]
-		if f.kind != kindChoice || f.key == "format" {
+		if f.choices == nil || f.key == "format" {
 			continue
 		}
 		p.printf("\nValues of `%s`:\n\n", f.key)

@@ -1,6 +1,9 @@
 package recipes
 
-import "sync"
+import (
+	"strings"
+	"sync"
+)
 
 // valueKind is what a key takes. Every kind has its parser in value.go, its
 // words in reference.go and its pattern in jsonschema.go.
@@ -49,7 +52,7 @@ type field struct {
 	limited  bool
 	min, max int64
 	unit     string
-	choices  []choice
+	choices  []choice // of kindChoice; of kindType the words it takes besides types
 	object   *object
 	doc      string
 	example  string // YAML text
@@ -193,6 +196,15 @@ func sourceObject() *object {
 	}
 }
 
+// words writes "a, b".
+func words(list []choice) string {
+	out := make([]string, len(list))
+	for i, c := range list {
+		out[i] = c.name
+	}
+	return strings.Join(out, ", ")
+}
+
 // kindWords says what a value must be: "must be ...".
 func (f *field) kindWords() string {
 	switch f.kind {
@@ -211,6 +223,9 @@ func (f *field) kindWords() string {
 	case kindChoice:
 		return "a word of the list"
 	case kindType:
+		if f.choices != nil {
+			return words(f.choices) + " or a tensor type such as Q4_0"
+		}
 		return "a tensor type such as Q4_0"
 	case kindPreset:
 		return "a preset such as Q8_0"

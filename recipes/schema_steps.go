@@ -98,6 +98,14 @@ func quantizeObject() *object {
 				doc: "The type of the output head, as --output-tensor-type."},
 			{key: "embedding-type", goName: "EmbeddingType", kind: kindType, noDef: "as the others", example: "Q8_0",
 				doc: "The type of the token embedding, as --token-embedding-type."},
+			{key: "imatrix", goName: "Imatrix", kind: kindSource, noDef: "all weights count alike", example: "im",
+				doc: "The source with an importance matrix, as llama-imatrix writes it, in either format: a file or a url. See [imatrix.md](imatrix.md)."},
+			{key: "imatrix-name", goName: "ImatrixName", kind: kindText, noDef: "the name of the matrix's file, without folders", example: "calibration.imatrix.gguf",
+				doc: "What quantize.imatrix.file in the metadata says; llama-quantize writes the path that it was given."},
+			{key: "missing", goName: "Missing", kind: kindType, def: "note", choices: missing(), example: "Q6_K",
+				doc: "What happens to tensors that the importance matrix does not have: a word, or the type that they get unless a rule speaks of them. The embedding and the output head, which llama-imatrix leaves out, are never meant."},
+			{key: "max-unseen-experts", goName: "MaxUnseen", kind: kindInt, limited: true, min: 0, max: 1 << 20, unit: "experts", noDef: "no limit", example: "4",
+				doc: "How many experts of one tensor the calibration may have left out. They get neutral weights and are listed; more of them are an error."},
 			{key: "allow-requantize", goName: "AllowRequantize", kind: kindBool, def: "false", example: "true",
 				doc: "Quantizes tensors of the source that are quantized already, with the errors of both. Otherwise they are an error."},
 			{key: "rules", goName: "Rules", kind: kindObject, list: true, object: rule, noDef: "no rules", example: "[{role: ffn_down, type: Q8_0}]",
@@ -106,7 +114,16 @@ func quantizeObject() *object {
 	}
 }
 
-// preset is a row of the preset table. More are added as their codecs come.
+// missing are the words for what is done where importance weights are wanted and
+// missing.
+func missing() []choice {
+	return []choice{
+		{"note", "they are quantized as without a matrix, and listed; an error for the types that are unusable so"},
+		{"error", "the build fails"},
+	}
+}
+
+// preset is a row of the preset table.
 type preset struct{ name, doc string }
 
 func presets() []preset {
@@ -120,6 +137,7 @@ func presets() []preset {
 		{"Q5_0", "5-bit blocks of 32 with a scale, head Q6_K"},
 		{"Q5_1", "5-bit blocks of 32 with scale and minimum, head Q6_K"},
 		{"Q2_K", "2-bit superblocks of 256, more bits for attn_v, attn_output and ffn_down"},
+		{"Q2_K_S", "2-bit superblocks, 4 bits for shared attn_v and some of ffn_down; needs an importance matrix"},
 		{"Q3_K_S", "3-bit superblocks of 256, head Q6_K"},
 		{"Q3_K_M", "3-bit superblocks, 4 and 5 bits for attn_v, attn_output and ffn_down"},
 		{"Q3_K_L", "3-bit superblocks, 5 bits for attn_v, attn_output and ffn_down"},
@@ -128,6 +146,14 @@ func presets() []preset {
 		{"Q5_K_S", "5-bit superblocks, head Q6_K"},
 		{"Q5_K_M", "5-bit superblocks, 6 bits for half of attn_v and ffn_down"},
 		{"Q6_K", "6-bit superblocks"},
+		{"IQ1_S", "1.6-bit codebook, 2 to 5 bits for the most sensitive tensors; needs an importance matrix"},
+		{"IQ1_M", "1.75-bit codebook, 2 to 5 bits for the most sensitive tensors; needs an importance matrix"},
+		{"IQ2_XXS", "2.06-bit codebook, more bits for attn_v and some of ffn_down; needs an importance matrix"},
+		{"IQ2_XS", "2.3-bit codebook, more bits for attn_v and some of ffn_down; needs an importance matrix"},
+		{"IQ2_S", "2.3-bit codebook, 3.4 bits for attn_v, attn_output and some of ffn_down; needs an importance matrix"},
+		{"IQ2_M", "2.5-bit codebook, 3.4 bits for attn_v, attn_output and some of ffn_down; needs an importance matrix"},
+		{"IQ3_XXS", "3.06-bit codebook, other bits for attention; needs an importance matrix"},
+		{"IQ3_XS", "3.06- and 3.4-bit codebooks by layer; needs an importance matrix"},
 		{"IQ3_S", "3.4-bit codebook, more bits for shared attn_v"},
 		{"IQ3_M", "3.4-bit codebook, 4 bits for attn_v, attn_output and some of ffn_down"},
 		{"IQ4_NL", "4-bit blocks of 32 with uneven steps"},

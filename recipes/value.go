@@ -118,7 +118,14 @@ func (f *field) parseText(s string) (any, error) {
 		}
 		return nil, fmt.Errorf("unknown value %s%s", quote(s), suggest(s, all))
 	case kindType:
-		return parseType(s)
+		var words []string
+		for _, c := range f.choices {
+			if c.name == s {
+				return s, nil
+			}
+			words = append(words, c.name)
+		}
+		return parseType(s, words...)
 	case kindPreset:
 		for _, p := range presets() {
 			if strings.EqualFold(p.name, s) {
@@ -300,11 +307,11 @@ func checkName(s string) error {
 var artifactPattern = regexp.MustCompile(`^(sha256:[0-9a-f]{64}|[a-z0-9][a-z0-9._-]{0,99})$`)
 
 // parseType takes any ggml type of numbers in any letter case; whether it can
-// be written is for the stage to say.
-func parseType(s string) (string, error) {
+// be written is for the stage to say. words are what else could be meant.
+func parseType(s string, words ...string) (string, error) {
 	t, err := tensor.ParseType(s)
 	if err != nil || !quantTarget(t) {
-		return "", fmt.Errorf("unknown type %s%s", quote(s), suggest(s, typeNames()))
+		return "", fmt.Errorf("unknown type %s%s", quote(s), suggest(s, append(words, typeNames()...)))
 	}
 	return t.String(), nil
 }

@@ -50,7 +50,8 @@ type Stage struct {
 	output   tensor.Type
 	embed    tensor.Type
 	rules    []rule
-	imatrix  bool
+	missing  tensor.Type // what tensors get that lack weights, Invalid for none
+	imatrix  bool        // there is one: the mixes differ
 }
 
 type rule struct {
@@ -62,7 +63,11 @@ type rule struct {
 
 // New checks the parameters of a quantize step.
 func New(p recipes.Quantize) (*Stage, error) {
-	s := &Stage{p: p, pure: p.Pure}
+	s := &Stage{p: p, pure: p.Pure, imatrix: p.Imatrix != ""}
+	missing := p.Missing
+	if missing == "note" || missing == "error" {
+		missing = ""
+	}
 	var err error
 	if p.Type != "" {
 		t, err := tensor.ParseType(p.Type)
@@ -82,7 +87,7 @@ func New(p recipes.Quantize) (*Stage, error) {
 		name string
 		text string
 		to   *tensor.Type
-	}{{"fallback", p.Fallback, &s.fallback}, {"output-type", p.OutputType, &s.output}, {"embedding-type", p.EmbeddingType, &s.embed}} {
+	}{{"fallback", p.Fallback, &s.fallback}, {"output-type", p.OutputType, &s.output}, {"embedding-type", p.EmbeddingType, &s.embed}, {"missing", missing, &s.missing}} {
 		if o.text == "" {
 			continue
 		}
@@ -121,8 +126,21 @@ func (s *Stage) intermediate() string {
 	return "f16"
 }
 
-// Plan picks the types and links the casts.
+// Plan picks the types and links the casts, for a recipe without an importance
+// matrix.
 func (s *Stage) Plan(ctx context.Context, in *model.Model) (*model.Model, error) {
+	return s.PlanWith(ctx, in, nil)
+}
+
+// PlanWith is Plan with the sources that the importance matrix is one of.
+func (s *Stage) PlanWith(ctx context.Context, in *model.Model, sources []*pipeline.Source) (*model.Model, error) {
+	var im *importance
+	var err error
+	if s.p.Imatrix != "" {
+		if im, err = readImportance(ctx, s.p, sources); err != nil {
+			return nil, err
+		}
+	}
 	if in.Form == model.HF {
 		g, err := convert.ToGGUF(ctx, in, convert.Options{OutType: s.intermediate()})
 		if err != nil {
@@ -132,6 +150,11 @@ func (s *Stage) Plan(ctx context.Context, in *model.Model) (*model.Model, error)
 	}
 	if in.Form != model.GGUF {
 		return nil, fmt.Errorf("a %s model cannot be quantized again; start from its source", in.Form)
+	}
+	if im != nil {
+		if err := im.lay(in, s.p); err != nil {
+			return nil, err
+		}
 	}
 	order := visitOrder(in)
 	picks, err := s.assign(in, order)
@@ -144,10 +167,12 @@ func (s *Stage) Plan(ctx context.Context, in *model.Model) (*model.Model, error)
 		t := in.Tensors[i].With(func(n *tensor.Tensor) { n.Shape = dropOnes(n.Shape) })
 		info := in.Info(i)
 		if p := picks[k]; p.to != tensor.Invalid {
-			if p.to != t.Type && !s.imatrix && s.needsImatrix(t.Name, p.to) {
-				return nil, fmt.Errorf("tensor %s: %w: %s is unusable without one", t.Name, ErrImatrix, p.to)
+			if p.to != t.Type {
+				if p, err = s.weighed(im, t, p); err != nil {
+					return nil, err
+				}
 			}
-			if t, err = s.cast(t, p.to); err != nil {
+			if t, err = s.cast(t, p.to, im); err != nil {
 				return nil, err
 			}
 			info.Reason = p.why
@@ -155,6 +180,10 @@ func (s *Stage) Plan(ctx context.Context, in *model.Model) (*model.Model, error)
 		ts, infos = append(ts, t), append(infos, info)
 	}
 	meta, notes := s.metadata(in.Meta)
+	if im != nil {
+		im.metadata(meta, s.p.ImatrixName)
+		notes = append(notes, im.summary()...)
+	}
 	return in.WithMeta(meta).WithPlan(ts, infos).WithNotes(notes...), nil
 }
 
@@ -162,6 +191,8 @@ func (s *Stage) Plan(ctx context.Context, in *model.Model) (*model.Model, error)
 type pick struct {
 	to  tensor.Type
 	why string
+	// fixed is set where the recipe names the type for this very tensor.
+	fixed bool
 }
 
 // assign decides every tensor, in the order given. The decision for one depends
@@ -180,11 +211,11 @@ func (s *Stage) assign(in *model.Model, order []int) ([]pick, error) {
 		if !quantizable(t.Name, len(dropOnes(t.Shape))) {
 			continue
 		}
-		to, why, err := s.choose(x, in, t, used)
+		p, err := s.choose(x, in, t, used)
 		if err != nil {
 			return nil, err
 		}
-		picks[k] = pick{to, why}
+		picks[k] = p
 	}
 	for i, u := range used {
 		if !u {
@@ -219,14 +250,14 @@ func (r rule) String() string {
 }
 
 // choose gives the type of one tensor that may be quantized.
-func (s *Stage) choose(x *mixer, in *model.Model, t *tensor.Tensor, used []bool) (tensor.Type, string, error) {
+func (s *Stage) choose(x *mixer, in *model.Model, t *tensor.Tensor, used []bool) (pick, error) {
 	row := t.Shape.RowLen()
 	first := s.firstRule(in, t.Name, used)
 	switch {
 	case s.embed != tensor.Invalid && categoryOf(t.Name) == catEmbedding && (t.Name == "token_embd.weight" || first < 0):
-		return s.embed, "embedding-type", nil
+		return pick{s.embed, "embedding-type", true}, nil
 	case s.output != tensor.Invalid && t.Name == "output.weight":
-		return s.output, "output-type", nil
+		return pick{s.output, "output-type", true}, nil
 	}
 	to, why := s.ft.def, "type "+s.ft.def.String()
 	if !s.strict {
@@ -245,11 +276,12 @@ func (s *Stage) choose(x *mixer, in *model.Model, t *tensor.Tensor, used []bool)
 		// With no head of its own the embedding is the head, and then
 		// output-type is meant for it.
 		if s.output != tensor.Invalid && !x.m.hasOutput && categoryOf(t.Name) == catEmbedding {
-			return s.output, "output-type, tied head", nil
+			return pick{s.output, "output-type, tied head", true}, nil
 		}
 		to, why = x.pick(t.Name, row, experts)
 	}
-	return s.fit(t, to, why)
+	to, why, err := s.fit(t, to, why)
+	return pick{to, why, first >= 0}, err
 }
 
 func isQuantized(t tensor.Type) bool { return t.IsBlock() }
@@ -336,7 +368,7 @@ func (s *Stage) rowsError(t *tensor.Tensor, to tensor.Type) error {
 		t.Name, ErrRows, row, to, block, hint)
 }
 
-func (s *Stage) cast(t *tensor.Tensor, to tensor.Type) (*tensor.Tensor, error) {
+func (s *Stage) cast(t *tensor.Tensor, to tensor.Type, im *importance) (*tensor.Tensor, error) {
 	if t.Type == to {
 		return t, nil
 	}
@@ -344,7 +376,8 @@ func (s *Stage) cast(t *tensor.Tensor, to tensor.Type) (*tensor.Tensor, error) {
 		return nil, fmt.Errorf("tensor %s: %w: it is %s and would become %s, with the errors of both; start from a float source, or set allow-requantize: true",
 			t.Name, ErrRequantize, t.Type, to)
 	}
-	return view.Cast(t, to, view.CastOptions{})
+	w, key := im.weightsFor(t, to)
+	return view.Cast(t, to, view.CastOptions{Weights: w, WeightsKey: key})
 }
 
 // visitOrder is llama-quantize's: tensors outside layers first, then layer by

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"quern/formats/gguf"
+	"quern/formats/imatrix"
 	"quern/model"
 	"quern/pipeline"
 	"quern/recipes"
@@ -174,12 +175,26 @@ func openGGUF(ctx context.Context, env Env, s recipes.Source, file string) (*pip
 	if err := d.expect(ctx, filepath.Base(file), s.SHA256); err != nil {
 		return fail(err)
 	}
+	if !isModel(m) {
+		content, err := d.Open(ctx, filepath.Base(file))
+		if err != nil {
+			return fail(err)
+		}
+		return d.describe(&pipeline.Source{Content: content}), nil
+	}
 	if key := d.key(); !key.IsZero() {
 		if m, err = load(key); err != nil {
 			return fail(err)
 		}
 	}
 	return d.describe(&pipeline.Source{Model: m}), nil
+}
+
+// isModel tells GGUF files with a model in them from those that hold tables
+// about one.
+func isModel(m *model.Model) bool {
+	kind, err := m.Meta.Text("general.type")
+	return err != nil || kind != imatrix.GeneralType
 }
 
 // key identifies the content of all opened files together; it is zero while a
@@ -232,13 +247,14 @@ func openFile(ctx context.Context, env Env, s recipes.Source, file string) (*pip
 		return nil, err
 	}
 	base := filepath.Base(file)
-	if _, err := d.Open(ctx, base); err != nil {
+	content, err := d.Open(ctx, base)
+	if err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	if err := d.expect(ctx, base, s.SHA256); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", file, err), d.close())
 	}
-	return d.describe(&pipeline.Source{}), nil
+	return d.describe(&pipeline.Source{Content: content}), nil
 }
 
 func firstBytes(file string, n int) ([]byte, error) {

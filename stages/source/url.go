@@ -68,6 +68,9 @@ func (r *remote) URL(ctx context.Context, name, url, sha256 string, h Headers) (
 	if src.Model, err = again(func() (*model.Model, error) { return u.load(ctx, name, h) }, func() bool { return u.doubt(ctx) }); err != nil {
 		return nil, errors.Join(err, release())
 	}
+	if src.Model == nil || !isModel(src.Model) {
+		src.Model, src.Content = nil, marked{&whole{urlFile: u}}
+	}
 	src.Files = []pipeline.SourceFile{{Path: u.Name(), Size: u.Size(), SHA256: u.digest()}}
 	switch {
 	case u.digest() != "":
@@ -83,6 +86,25 @@ func (r *remote) URL(ctx context.Context, name, url, sha256 string, h Headers) (
 		src.Notes = append(src.Notes, fmt.Sprintf("%s: no sha256 is given and there is no store to keep the file in: nothing says later what was read", u.Name()))
 	}
 	return src, nil
+}
+
+// whole is a file all of which is read, by whoever reads of it at all.
+type whole struct {
+	*urlFile
+	once sync.Once
+	err  error
+}
+
+func (w *whole) ReadAt(ctx context.Context, p []byte, off int64) error {
+	w.once.Do(func() {
+		if w.err = w.Need([]hub.Range{{Off: 0, Len: w.Size()}}); w.err == nil {
+			w.Prefetch()
+		}
+	})
+	if w.err != nil {
+		return w.err
+	}
+	return w.urlFile.ReadAt(ctx, p, off)
 }
 
 // load opens a GGUF file; the model of any other file is nil.
