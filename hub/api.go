@@ -57,6 +57,7 @@ func (c *Client) getJSONOnce(ctx context.Context, op *operation, u *url.URL, v a
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
+		c.pause(a.url.Host, op.wait())
 		return nil, &Error{Kind: ErrNetwork, What: op.what, URL: redact(a.url), Err: err}
 	}
 	if len(b) > maxJSON {

@@ -330,7 +330,7 @@ func TestBehaviour14SignedAddresses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, opt, map[string]*hubtest.File{weights: hubtest.LFS(data)})
 			s := r.snapshot(r.client())
-			r.hub.Inject(hubtest.Fault{On: hubtest.CDN, Cut: true, CutAfter: 5000, Times: 2})
+			r.hub.Inject(hubtest.Fault{On: hubtest.CDN, Cut: true, CutAfter: 5000, Times: 6})
 			wantBytes(t, "start", read(t, s, weights, 0, 200_000), data[:200_000])
 			if name == "always" {
 				if n := r.hub.Count(hubtest.Resolve, ""); n != 1 {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 
 	"quern/hub/hubtest"
@@ -357,4 +358,43 @@ func TestCacheLargeFileIsHashedLate(t *testing.T) {
 	if err := s.Finish(t.Context()); err != nil {
 		t.Errorf("finish after repair: %v", err)
 	}
+}
+
+// TestCacheBadCopyUnderParallelReaders: readers that are in the header of a bad
+// copy while another finds it out all end with the right bytes or the word that
+// they must start over.
+func TestCacheBadCopyUnderParallelReaders(t *testing.T) {
+	const size = freeHead + 1<<20
+	files := map[string]*hubtest.File{weights: hubtest.LFSReader(pattern{size}, size)}
+	c := &cacheRig{files: files, dir: t.TempDir()}
+	c.rig = newRig(t, hubtest.Options{}, files)
+	files[weights].Data = make([]byte, size) // the cache gets zeros
+	c.repo = writeCache(t, c.dir, c.commit, files)
+	c.writeTree()
+	s := c.mustOpen(inMemory)
+	b, err := s.Open(t.Context(), weights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for i := range int64(8) {
+		wg.Go(func() {
+			p := make([]byte, 100)
+			for k := range int64(50) {
+				off := k * 1000
+				if i == 0 && k == 20 {
+					off = freeHead
+				}
+				if err := b.ReadAt(t.Context(), p, off); err != nil {
+					t.Errorf("reader %d: %v", i, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := s.Finish(t.Context()); !errors.Is(err, ErrRepaired) {
+		t.Errorf("finish: %v", err)
+	}
+	checkPattern(t, read(t, s, weights, 0, 1000), 0)
 }

@@ -35,6 +35,13 @@ func New(opt Options) (*Client, error) {
 	}, nil
 }
 
+// Close gives up idle connections. Snapshots and files are closed on their own.
+func (c *Client) Close() {
+	if t, ok := c.opt.Transport.(interface{ CloseIdleConnections() }); ok {
+		t.CloseIdleConnections()
+	}
+}
+
 // Endpoint is the hub's address without a trailing slash.
 func (c *Client) Endpoint() string { return c.end.String() }
 

@@ -28,8 +28,9 @@ type openFile struct{ dataFile }
 
 // hooks are the places where tests put faults.
 type hooks struct {
-	openData func(path string) (dataFile, error)
-	locks    locks
+	openData  func(path string) (dataFile, error)
+	freeBytes func(dir string) (int64, error)
+	locks     locks
 }
 
 func (h hooks) withDefaults() hooks {
@@ -37,6 +38,9 @@ func (h hooks) withDefaults() hooks {
 		h.openData = func(path string) (dataFile, error) {
 			return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 		}
+	}
+	if h.freeBytes == nil {
+		h.freeBytes = atomicfile.FreeBytes
 	}
 	if h.locks.flock == nil {
 		h.locks.flock = newFlock

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"quern/hub/hubtest"
 )
@@ -214,6 +216,33 @@ func TestNetworkErrorsAreRetriedThenNamed(t *testing.T) {
 	}
 	if len(r.events.of(EventRetry)) != 5 {
 		t.Errorf("%d retry events", len(r.events.of(EventRetry)))
+	}
+}
+
+// TestListingBreaksOff: a body that ends early is asked for again, after a
+// pause.
+func TestListingBreaksOff(t *testing.T) {
+	r := newRig(t, hubtest.Options{}, toyFiles())
+	broken := 0
+	inner := newTransport(8)
+	rt := roundTrips(func(q *http.Request) *http.Response {
+		res, err := inner.RoundTrip(q)
+		if err != nil {
+			t.Error(err)
+			return reply(500, "")
+		}
+		if strings.Contains(q.URL.Path, "/tree/") && broken < 2 {
+			broken++
+			res.Body = struct {
+				io.Reader
+				io.Closer
+			}{io.MultiReader(io.LimitReader(res.Body, 20), iotest.ErrReader(io.ErrUnexpectedEOF)), res.Body}
+		}
+		return res
+	})
+	s := r.snapshot(r.client(func(o *Options) { o.Transport = rt }))
+	if len(s.Files()) != len(toyFiles()) || len(r.clock.slept) != 2 || s.Stats().Retries != 2 {
+		t.Errorf("%d files after waits %v", len(s.Files()), r.clock.slept)
 	}
 }
 

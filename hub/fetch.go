@@ -236,8 +236,7 @@ func (l *locator) pause(d time.Duration) {
 		host = l.loc.Host
 	}
 	l.mu.Unlock()
-	l.c.gates.of(host).close(l.c.opt.Clock.Now(), d)
-	l.c.event(Event{Kind: EventPause, What: host, Text: "pause before the next request", Wait: d})
+	l.c.pause(host, d)
 }
 
 // sniff refuses what is not the file: an HTML page or a Git LFS pointer.

@@ -27,6 +27,7 @@ type handle struct {
 
 	mu     sync.Mutex
 	local  *local
+	bad    *local // a local copy that was wrong; a reader may still be in it
 	remote *remote
 	needs  []Range // declared while the local copy was used
 	dirty  bool    // bytes of a bad local copy were given out
@@ -163,7 +164,7 @@ func (h *handle) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if size := h.Size(); off < 0 || off > size || int64(len(p)) > size-off {
 		return fmt.Errorf("%s: %w: %d bytes at offset %d of %d", h.what, io.ErrUnexpectedEOF, len(p), off, size)
 	}
-	f, err := h.source(ctx, span{off, off + int64(len(p))})
+	f, l, err := h.source(ctx, span{off, off + int64(len(p))})
 	if err != nil {
 		return err
 	}
@@ -173,7 +174,6 @@ func (h *handle) ReadAt(ctx context.Context, p []byte, off int64) error {
 		}
 		return f.ReadAt(ctx, p, off)
 	}
-	l := h.local
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -183,23 +183,24 @@ func (h *handle) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return nil
 }
 
-// source returns the remote file to read x from, or nil for the local copy,
+// source returns what to read x from: the remote file, or the local copy,
 // which is hashed before x is believed.
-func (h *handle) source(ctx context.Context, x span) (*remote, error) {
+func (h *handle) source(ctx context.Context, x span) (*remote, *local, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		return nil, about(h.what, ErrClosed)
+		return nil, nil, about(h.what, ErrClosed)
 	}
 	if h.remote == nil && (h.snap.claims || h.local.size <= freeHead || x.hi > freeHead) {
 		if err := h.prove(ctx); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	if h.remote == nil {
-		h.local.used = h.local.used.add(x)
+	if h.remote != nil {
+		return h.remote, nil, nil
 	}
-	return h.remote, nil
+	h.local.used = h.local.used.add(x)
+	return nil, h.local, nil
 }
 
 // prove hashes the local copy. A bad one is an error offline; with a
@@ -228,8 +229,7 @@ func (h *handle) prove(ctx context.Context) error {
 	if err := h.openRemote(ctx); err != nil {
 		return err
 	}
-	l.f.Close()
-	h.local = nil
+	h.local, h.bad = nil, l
 	return nil
 }
 
@@ -264,7 +264,7 @@ func (h *handle) readAll(ctx context.Context, limit int64) ([]byte, error) {
 	if n > limit {
 		return nil, large(n)
 	}
-	f, err := h.source(ctx, span{0, n})
+	f, _, err := h.source(ctx, span{0, n})
 	if err != nil {
 		return nil, err
 	}
@@ -318,8 +318,10 @@ func (h *handle) close() error {
 	defer h.mu.Unlock()
 	h.closed = true
 	var errs []error
-	if h.local != nil {
-		errs = append(errs, h.local.f.Close())
+	for _, l := range []*local{h.local, h.bad} {
+		if l != nil {
+			errs = append(errs, l.f.Close())
+		}
 	}
 	if h.remote != nil && h.remote.spool != nil {
 		errs = append(errs, h.remote.spool.close())

@@ -138,7 +138,7 @@ func (c *Client) roundTrip(ctx context.Context, q request) (*http.Response, erro
 		if permanent(e.Err) {
 			g.done(probe, true)
 		} else {
-			c.shut(g, q, q.op.wait())
+			c.pause(q.url.Host, q.op.wait())
 			g.done(probe, false)
 		}
 		return nil, e
@@ -149,7 +149,7 @@ func (c *Client) roundTrip(ctx context.Context, q request) (*http.Response, erro
 		if !asked {
 			wait = q.op.wait()
 		}
-		c.shut(g, q, wait)
+		c.pause(q.url.Host, wait)
 		g.done(probe, false)
 	} else {
 		g.done(probe, true)
@@ -162,9 +162,9 @@ func (c *Client) roundTrip(ctx context.Context, q request) (*http.Response, erro
 // was wrong.
 func troubled(status int) bool { return retryable(&Error{Status: status}) }
 
-func (c *Client) shut(g *gate, q request, wait time.Duration) {
-	g.close(c.opt.Clock.Now(), wait)
-	c.event(Event{Kind: EventPause, What: q.url.Host, Text: "pause before the next request", Wait: wait})
+func (c *Client) pause(host string, wait time.Duration) {
+	c.gates.of(host).close(c.opt.Clock.Now(), wait)
+	c.event(Event{Kind: EventPause, What: host, Text: "pause before the next request", Wait: wait})
 }
 
 func (c *Client) prepare(ctx context.Context, q request) *http.Request {

@@ -49,6 +49,7 @@ func (l *locator) measureOnce(ctx context.Context, op *operation) error {
 	n, err := io.Copy(io.Discard, p.Body)
 	op.count.fetched.Add(n)
 	if err != nil {
+		l.c.pause(p.url.Host, op.wait())
 		return &Error{Kind: ErrNetwork, What: l.what, Err: fmt.Errorf("after byte %d: %w", n, err)}
 	}
 	l.mu.Lock()

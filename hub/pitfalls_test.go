@@ -508,6 +508,10 @@ func TestPitfall112WrongByteInALargeFile(t *testing.T) {
 			t.Errorf("%d bytes sent for %d and the range", sent, len(data))
 		}
 		wantBytes(t, "after repair", read(t, s, weights, 0, int64(len(data))), data)
+		s.Close()
+		// The repair is as lasting as the rest.
+		next := r.snapshot(r.client(offline))
+		wantBytes(t, "next run", read(t, next, weights, 0, int64(len(data))), data)
 	})
 	t.Run("always", func(t *testing.T) {
 		r := newRig(t, hubtest.Options{}, map[string]*hubtest.File{weights: file})
@@ -731,6 +735,38 @@ func TestPitfall119DiskFull(t *testing.T) {
 	}
 	if sent := r.hub.Sent(weights); sent >= int64(len(data)) || sent < int64(len(data))-1<<20 {
 		t.Errorf("%d bytes sent of %d", sent, len(data))
+	}
+}
+
+// Pitfall 119: a disk that is too small is found out before anything is
+// fetched.
+func TestPitfall119TooLittleSpace(t *testing.T) {
+	r := newRig(t, hubtest.Options{}, map[string]*hubtest.File{weights: hubtest.LFS(noise(23, 1_000_000))})
+	free := int64(600_000)
+	s := r.snapshot(r.client(func(o *Options) {
+		o.hooks.freeBytes = func(string) (int64, error) { return free, nil }
+	}))
+	need := func(lo, n int64) error {
+		if err := s.Need(t.Context(), weights, []Range{{lo, n}}); err != nil {
+			t.Fatal(err)
+		}
+		return s.Prefetch()
+	}
+	if err := need(0, 500_000); err != nil {
+		t.Fatal(err)
+	}
+	read(t, s, weights, 0, 500_000)
+	free = 100_000
+	if err := need(500_000, 100_000); err != nil {
+		t.Errorf("just enough: %v", err)
+	}
+	read(t, s, weights, 500_000, 100_000)
+	before := r.hub.Count(hubtest.CDN, "")
+	if err := need(600_000, 100_001); !errors.Is(err, ErrNoSpace) || !strings.Contains(err.Error(), "100001") || !strings.Contains(err.Error(), r.spool) {
+		t.Errorf("%v", err)
+	}
+	if n := r.hub.Count(hubtest.CDN, ""); n != before {
+		t.Errorf("%d requests", n-before)
 	}
 }
 

@@ -314,9 +314,13 @@ func (s *Snapshot) Need(ctx context.Context, path string, ranges []Range) error 
 	return h.need(ranges)
 }
 
-// Prefetch starts to fetch what was declared.
+// Prefetch starts to fetch what was declared. It fails when the disk of the
+// spool has no room for it.
 func (s *Snapshot) Prefetch() error {
 	if err := s.save(); err != nil {
+		return err
+	}
+	if err := s.room(); err != nil {
 		return err
 	}
 	s.eng.start()

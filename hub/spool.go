@@ -74,6 +74,33 @@ func openSpool(dir, name string, info entryInfo, hk hooks) (*entry, error) {
 	return openEntry(filepath.Join(dir, name), info, hk)
 }
 
+// room compares what is missing with the free space of the spool's disk, where
+// that is known.
+func (s *Snapshot) room() error {
+	dir := s.c.opt.SpoolDir
+	if dir == "" {
+		return nil
+	}
+	var lack int64
+	for _, h := range s.all() {
+		h.mu.Lock()
+		f := h.remote
+		h.mu.Unlock()
+		if f == nil {
+			continue
+		}
+		f.eng.mu.Lock()
+		needs := append(spans(nil), f.needs...)
+		f.eng.mu.Unlock()
+		lack += needs.total() - f.spool.held(needs)
+	}
+	free, err := s.c.opt.hooks.freeBytes(dir)
+	if err != nil || lack <= free {
+		return nil
+	}
+	return &Error{Kind: ErrNoSpace, What: dir, Err: fmt.Errorf("%d bytes are to be fetched and %d are free", lack, free), Hint: "free some space or choose another spool folder"}
+}
+
 // snapshotRecord says what of a commit is wanted, so that an interrupted fetch
 // shows up in listings and an offline run knows the commit.
 type snapshotRecord struct {

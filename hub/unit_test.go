@@ -349,6 +349,25 @@ func TestJournalRecords(t *testing.T) {
 	}
 }
 
+// TestMemoryKeepsWhatAReaderWaitsFor: two readers in little room must not take
+// their buffers from each other.
+func TestMemoryKeepsWhatAReaderWaitsFor(t *testing.T) {
+	m := newMemory(100)
+	a, b := &remote{size: 1000}, &remote{size: 1000}
+	m.reserve(a, span{0, 80}, nil, true, false)
+	m.write(a, 0, make([]byte, 80))
+	m.reserve(b, span{0, 80}, nil, true, false)
+	p := make([]byte, 80)
+	if n := m.read(a, p, 0); n != 80 {
+		t.Fatalf("%d bytes left of what a reader waits for", n)
+	}
+	// Read once, it may go.
+	m.reserve(b, span{80, 100}, nil, true, false)
+	if n := m.read(a, p, 0); n != 0 || m.total() != 100 {
+		t.Errorf("%d bytes kept, %d in all", n, m.total())
+	}
+}
+
 func mapEnv(m map[string]string) func(string) string { return func(k string) string { return m[k] } }
 
 func TestOptionsFromEnv(t *testing.T) {
