@@ -2,6 +2,8 @@
 
 package quant
 
+import "math"
+
 // laneGroups is a search over eight groups at once: element i of an array of
 // values holds value i of each group. The kernels know the offsets.
 type laneGroups struct {
@@ -22,7 +24,7 @@ type laneGroups struct {
 type lanes struct {
 	sets [2]laneGroups
 
-	fit        *affineFit // whose candidates these are, for n
+	fit        *affineFit // whose candidates these are, for n; nil for fitSymmetric
 	n          int32
 	candidates [38]float32
 }
@@ -112,16 +114,80 @@ func (s *lanes) affine8(g *[2]groups, x, weights []float32, fit *affineFit, n in
 	return true
 }
 
-// recode is the scalar recode for a superblock, and gives groups whose scale is
-// zero the codes of the search. d and m hold a number for each 16 values.
-func (s *lanes) recode(l *[256]uint8, x []float32, g *groups, d, m *[16]float32, size int, n int32) {
-	recodeAVX2(&l[0], &x[:256][0], &d[0], &m[0], 0, n)
+// symmetric16 is fitSymmetric for the 16 groups of a superblock. The weights are
+// those of Q6_K when sigma2 is negative, else Q3_K's.
+func (s *lanes) symmetric16(g *groups, x, weights []float32, sigma2 float32, n int32) bool {
+	for i := range s.sets {
+		set := &s.sets[i]
+		transposeAVX2(&set.x[0], &x[128*i : 128*i+128][0], 4*16, 16)
+		if weights == nil {
+			weighSquareAVX2(&set.x[0][0], 16)
+			continue
+		}
+		transposeAVX2(&set.w[0], &weights[128*i : 128*i+128][0], 4*16, 16)
+		if sigma2 >= 0 {
+			weighImportanceAVX2(&set.x[0][0], 16, sigma2)
+		}
+	}
+	if s.fit != nil || s.n != n {
+		s.fit, s.n = nil, n
+		s.candidates[0], s.candidates[1], s.candidates[2] = -float32(n), float32(n-1), -float32(n)
+		at := 3
+		for is := int32(-9); is <= 9; is++ {
+			if is != 0 {
+				s.candidates[at] = -(float32(n) + float32(0.1*float32(is)))
+				at++
+			}
+		}
+	}
+	if !fitSymmetricAVX2(&s.sets[0].x[0][0], 2, 16, &s.candidates[0], 19) {
+		return false
+	}
+	for i := range s.sets {
+		s.sets[i].from = [8]float32{}
+		s.store(g, 8*i, i)
+	}
+	return true
+}
+
+// sweep16 is fitSweep for the 16 groups of a superblock of Q3_K.
+func (s *lanes) sweep16(g *groups, x []float32) bool {
+	for i := range s.sets {
+		transposeAVX2(&s.sets[i].x[0], &x[128*i : 128*i+128][0], 4*16, 16)
+	}
+	if !fitSweepAVX2(&s.sets[0].x[0][0], 2, 16) {
+		return false
+	}
+	for i := range s.sets {
+		copy(g.scales[8*i:], s.sets[i].scales[:])
+	}
+	g.swept = true
+	return true
+}
+
+// recode gives a superblock the codes clamp(nearest((x+m)/d), lo, hi) - lo. d and
+// m hold a number for each 16 values; where d is zero, groups of size values
+// keep the codes of the search.
+func (s *lanes) recode(l *[256]uint8, x []float32, g *groups, d, m *[16]float32, size int, lo, hi int32) {
+	recodeAVX2(&l[0], &x[:256][0], &d[0], &m[0], lo, hi)
 	for b := range 256 / size {
 		if d[b*size/16] != 0 {
 			continue
 		}
-		for i := b * size; i < (b+1)*size; i++ {
-			l[i] = uint8(clamp(nearest(float32(g.by[b]*(x[i]-g.from[b]))), 0, n))
+		for i := range size {
+			at := b*size + i
+			switch {
+			case g.swept:
+				set := &s.sets[b/8]
+				l[at] = 0
+				if math.Float32bits(set.alive[b%8]) != 0 {
+					l[at] = uint8(int32(set.codes[i][b%8]) - lo)
+				}
+			case g.by[b] == 0:
+				l[at] = 0
+			default:
+				l[at] = uint8(clamp(nearest(float32(g.by[b]*(x[at]-g.from[b]))), lo, hi) - lo)
+			}
 		}
 	}
 }

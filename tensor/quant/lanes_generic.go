@@ -10,4 +10,8 @@ type lanes struct{}
 func (*lanes) affine16(*groups, []float32, []float32, float32, *affineFit, int32) bool { return false }
 func (*lanes) affine8(*[2]groups, []float32, []float32, *affineFit, int32) bool        { return false }
 
-func (*lanes) recode(*[256]uint8, []float32, *groups, *[16]float32, *[16]float32, int, int32) {}
+func (*lanes) symmetric16(*groups, []float32, []float32, float32, int32) bool { return false }
+func (*lanes) sweep16(*groups, []float32) bool                                { return false }
+
+func (*lanes) recode(*[256]uint8, []float32, *groups, *[16]float32, *[16]float32, int, int32, int32) {
+}

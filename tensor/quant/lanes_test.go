@@ -19,8 +19,10 @@ var laneEncoders = []struct {
 	encode func(dst []byte, src, weights []float32, fast bool)
 }{
 	{tensor.Q2_K, encodeQ2_K},
+	{tensor.Q3_K, encodeQ3_K},
 	{tensor.Q4_K, encodeQ4_K},
 	{tensor.Q5_K, encodeQ5_K},
+	{tensor.Q6_K, encodeQ6_K},
 }
 
 // compareLanes encodes both ways over different old bytes.
@@ -163,7 +165,7 @@ func FuzzLanesEqualScalar(f *testing.F) {
 // BenchmarkLanes runs both forms in turns, so that a busy machine slows both,
 // and reports how many times faster the lanes are.
 func BenchmarkLanes(b *testing.B) {
-	x := benchFloats(4096)
+	x := benchFloats(1 << 16) // more than a branch predictor learns by heart
 	w := make([]float32, len(x))
 	for i := range w {
 		w[i] = 1 + float32(i%7)

@@ -64,7 +64,7 @@ func encodeQ2_K(dst []byte, src, weights []float32, fast bool) {
 			ds[b], ms[b] = float32(d*float32(sc&15)), float32(dmin*float32(sc>>4))
 		}
 		if inLanes {
-			s.recode(&l, x, &g, &ds, &ms, 16, 3)
+			s.recode(&l, x, &g, &ds, &ms, 16, 0, 3)
 		} else {
 			for b := range 16 {
 				recode(l[16*b:16*b+16], x[16*b:], ds[b], ms[b], 3)

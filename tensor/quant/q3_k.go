@@ -38,49 +38,71 @@ func (q3_K) Decode(dst []float32, src []byte) {
 	}
 }
 
-func (q3_K) EncodeRow(dst []byte, src, weights []float32) {
-	var w [16]float32
-	var l [256]uint8
+func (q3_K) EncodeRow(dst []byte, src, weights []float32) { encodeQ3_K(dst, src, weights, useAVX2) }
+
+func encodeQ3_K(dst []byte, src, weights []float32, fast bool) {
+	s := newLanes(fast)
 	for ; len(src) >= 256; dst, src = dst[110:], src[256:] {
-		x := src[:256]
-		var scales, sums [16]float32
-		var codes [16]uint8
+		encodeQ3_KBlock(dst[:110], src[:256], weights, s)
+		weights = after(weights, 256)
+	}
+}
+
+func encodeQ3_KBlock(dst []byte, x, weights []float32, s *lanes) {
+	var l [256]uint8
+	var g groups
+	var codes [16]uint8
+	var inLanes bool
+	if weights == nil {
+		inLanes = s != nil && s.sweep16(&g, x)
+		if !inLanes {
+			for b := range 16 {
+				g.scales[b] = fitSweep(4, x[16*b:16*b+16], l[16*b:])
+			}
+		}
+		putScale(dst[108:], q3RoundScales(&codes, g.scales[:]))
+	} else {
 		sigma2 := 2 * sumSquares(x) / 256
-		for b := range 16 {
-			xb := x[16*b : 16*b+16]
-			if weights == nil {
-				scales[b] = fitSweep(4, xb, l[16*b:])
+		inLanes = s != nil && s.symmetric16(&g, x, weights, sigma2, 4)
+		if !inLanes {
+			searchQ3_K(&g, &l, x, weights, sigma2)
+		}
+		putScale(dst[108:], fitSymmetric(32, g.scales[:], g.sums[:], codes[:]))
+	}
+	clear(dst[96:108])
+	for j, c := range codes {
+		dst[96+j&7] |= c & 15 << (j >> 3 * 4)
+		dst[104+j&3] |= c >> 4 << (j >> 2 * 2)
+	}
+	d := getScale(dst[108:])
+	var ds, zeros [16]float32
+	for b := range ds {
+		ds[b] = float32(d * float32(q3Scale(dst[96:108], b)))
+	}
+	if inLanes {
+		s.recode(&l, x, &g, &ds, &zeros, 16, -4, 3)
+	} else {
+		for b, db := range ds {
+			if db == 0 {
 				continue
 			}
-			importance(w[:], xb, weights[16*b:], sigma2)
-			sums[b] = sum(w[:])
-			scales[b] = fitSymmetric(4, xb, w[:], l[16*b:])
-		}
-		if weights == nil {
-			putScale(dst[108:], q3RoundScales(&codes, scales[:]))
-		} else {
-			putScale(dst[108:], fitSymmetric(32, scales[:], sums[:], codes[:]))
-			weights = weights[256:]
-		}
-		clear(dst[96:108])
-		for j, c := range codes {
-			dst[96+j&7] |= c & 15 << (j >> 3 * 4)
-			dst[104+j&3] |= c >> 4 << (j >> 2 * 2)
-		}
-		d := getScale(dst[108:])
-		clear(dst[:32])
-		for b := range 16 {
-			db := float32(d * float32(q3Scale(dst[96:108], b)))
-			for i := 16 * b; i < 16*b+16; i++ {
-				if db != 0 {
-					l[i] = uint8(clamp(nearest(x[i]/db), -4, 3) + 4)
-				}
-				if l[i] > 3 {
-					dst[i&31] |= 1 << (i >> 5)
-				}
+			for i, v := range x[16*b : 16*b+16] {
+				l[16*b+i] = uint8(clamp(nearest(v/db), -4, 3) + 4)
 			}
 		}
-		packPairs(dst[32:96], &l)
+	}
+	packPlanes(dst[:32], &l, 2)
+	packPairs(dst[32:96], &l)
+}
+
+// searchQ3_K runs fitSymmetric over 16 blocks of 16 with weights.
+func searchQ3_K(g *groups, l *[256]uint8, x, weights []float32, sigma2 float32) {
+	var w [16]float32
+	for b := range 16 {
+		xb := x[16*b : 16*b+16]
+		importance(w[:], xb, weights[16*b:], sigma2)
+		g.sums[b] = sum(w[:])
+		g.scales[b] = fitSymmetric(4, xb, w[:], l[16*b:])
 	}
 }
 

@@ -88,7 +88,7 @@ func encodeMinBlocks(src, weights []float32, fit *affineFit, n int32, fast bool,
 			}
 			ds, ms := finishMinBlocks(&head, &g[i], weights != nil, n)
 			if inLanes {
-				s.recode(&l, x, &g[i], &ds, &ms, 32, n)
+				s.recode(&l, x, &g[i], &ds, &ms, 32, 0, n)
 			} else {
 				for b := range 8 {
 					recode(l[32*b:32*b+32], x[32*b:], ds[2*b], ms[2*b], n)

@@ -1,6 +1,8 @@
 package quant
 
 import (
+	"encoding/binary"
+
 	"quern/tensor"
 )
 
@@ -37,26 +39,26 @@ func (q6_K) Decode(dst []float32, src []byte) {
 	}
 }
 
-func (q6_K) EncodeRow(dst []byte, src, weights []float32) {
+func (q6_K) EncodeRow(dst []byte, src, weights []float32) { encodeQ6_K(dst, src, weights, useAVX2) }
+
+func encodeQ6_K(dst []byte, src, weights []float32, fast bool) {
+	s := newLanes(fast)
 	for ; len(src) >= 256; dst, src = dst[210:], src[256:] {
-		encodeQ6_K(dst[:210], src[:256], weights)
-		if weights != nil {
-			weights = weights[256:]
-		}
+		encodeQ6_KBlock(dst[:210], src[:256], weights, s)
+		weights = after(weights, 256)
 	}
 }
 
-func encodeQ6_K(dst []byte, x, weights []float32) {
+func encodeQ6_KBlock(dst []byte, x, weights []float32, s *lanes) {
 	var q [256]uint8
-	var scales [16]float32
-	for b := range scales {
-		var w []float32
-		if weights != nil {
-			w = weights[16*b : 16*b+16]
+	var g groups
+	inLanes := s != nil && s.symmetric16(&g, x, weights, -1, 32)
+	if !inLanes {
+		for b := range 16 {
+			g.scales[b] = fitSymmetric(32, x[16*b:16*b+16], part(weights, 16*b, 16), q[16*b:])
 		}
-		scales[b] = fitSymmetric(32, x[16*b:16*b+16], w, q[16*b:])
 	}
-	top, amax := argAbs(scales[:])
+	top, amax := argAbs(g.scales[:])
 	if amax < groupEps {
 		clear(dst)
 		return
@@ -64,26 +66,36 @@ func encodeQ6_K(dst []byte, x, weights []float32) {
 	iscale := -128 / top
 	putScale(dst[208:], 1/iscale)
 	d := getScale(dst[208:])
-	for b, s := range scales {
+	var ds, zeros [16]float32
+	for b, s := range g.scales {
 		c := nearest(float32(iscale * s))
 		if c > 127 {
 			c = 127
 		}
 		dst[192+b] = byte(c)
-		db := float32(d * float32(int8(c)))
-		if db == 0 {
-			continue
-		}
-		for i, v := range x[16*b : 16*b+16] {
-			q[16*b+i] = uint8(clamp(nearest(v/db), -32, 31) + 32)
+		ds[b] = float32(d * float32(int8(c)))
+	}
+	if inLanes {
+		s.recode(&q, x, &g, &ds, &zeros, 16, -32, 31)
+	} else {
+		for b, db := range ds {
+			if db == 0 {
+				continue
+			}
+			for i, v := range x[16*b : 16*b+16] {
+				q[16*b+i] = uint8(clamp(nearest(v/db), -32, 31) + 32)
+			}
 		}
 	}
-	for h := 0; h < 2; h++ {
+	for h := range 2 {
 		v := q[128*h : 128*h+128]
-		for l := 0; l < 32; l++ {
-			dst[64*h+l] = v[l]&15 | v[l+64]<<4
-			dst[64*h+32+l] = v[l+32]&15 | v[l+96]<<4
-			dst[128+32*h+l] = v[l]>>4 | v[l+32]>>4<<2 | v[l+64]>>4<<4 | v[l+96]>>4<<6
+		for l := 0; l < 32; l += 8 {
+			a, b := binary.LittleEndian.Uint64(v[l:]), binary.LittleEndian.Uint64(v[l+32:])
+			c, d := binary.LittleEndian.Uint64(v[l+64:]), binary.LittleEndian.Uint64(v[l+96:])
+			const low, high = 15 * everyByte, 3 * everyByte
+			binary.LittleEndian.PutUint64(dst[64*h+l:], a&low|c&low<<4)
+			binary.LittleEndian.PutUint64(dst[64*h+32+l:], b&low|d&low<<4)
+			binary.LittleEndian.PutUint64(dst[128+32*h+l:], a>>4&high|b>>4&high<<2|c>>4&high<<4|d>>4&high<<6)
 		}
 	}
 }

@@ -58,6 +58,11 @@ func transposeAVX2(dst *[8]float32, src *float32, stride int, n int)
 //go:noescape
 func weighAbsAVX2(s *float32, n int)
 
+// weighSquareAVX2 sets the weights to the squares.
+//
+//go:noescape
+func weighSquareAVX2(s *float32, n int)
+
 // weighMeanAVX2 sets the weights to sqrt(mean square) + |x|. inverse is 1/n.
 //
 //go:noescape
@@ -87,3 +92,17 @@ func fitAffineAbsAVX2(s *float32, sets int, n int, candidates *float32, steps in
 //
 //go:noescape
 func recodeAVX2(l *byte, x *float32, d *float32, m *float32, lo int32, hi int32)
+
+// fitSymmetricAVX2 is fitSymmetric for sets laneGroups at s with groups of n values, a
+// multiple of 4. candidates holds the least and greatest code, then count
+// numerators. It gives false, and no outcome, for values that are not finite.
+//
+//go:noescape
+func fitSymmetricAVX2(s *float32, sets int, n int, candidates *float32, count int) bool
+
+// fitSweepAVX2 is fitSweep with codes -4..3 for sets laneGroups at s with groups of n
+// values, a multiple of 4. The codes are left in codes. It gives false, and no
+// outcome, for values that are not finite.
+//
+//go:noescape
+func fitSweepAVX2(s *float32, sets int, n int) bool

@@ -145,6 +145,19 @@ func weightKernels() {
 	VZEROUPPER()
 	RET()
 
+	TEXT("weighSquareAVX2", NOSPLIT, "func(s *float32, n int)")
+	Doc("weighSquareAVX2 sets the weights to the squares.")
+	Pragma("noescape")
+	s, n = Load(Param("s"), GP64()), Load(Param("n"), GP64())
+	eachValue("weighSquare", s, n, 4, func(p Register, disp int) {
+		v := YMM()
+		VMOVUPS(Mem{Base: p, Disp: disp + laneX}, v)
+		VMULPS(v, v, v)
+		VMOVUPS(v, Mem{Base: p, Disp: disp + laneW})
+	})
+	VZEROUPPER()
+	RET()
+
 	TEXT("weighMeanAVX2", NOSPLIT, "func(s *float32, n int, inverse float32)")
 	Doc("weighMeanAVX2 sets the weights to sqrt(mean square) + |x|. inverse is 1/n.")
 	Pragma("noescape")

@@ -29,6 +29,8 @@ func main() {
 	fitAffine("fitAffineAVX2", false)
 	fitAffine("fitAffineAbsAVX2", true)
 	recode()
+	fitSymmetric()
+	fitSweep()
 	Generate()
 }
 
