@@ -347,6 +347,17 @@ func TestBehaviour14SignedAddresses(t *testing.T) {
 			}
 		})
 	}
+	t.Run("once, for many at a time", func(t *testing.T) {
+		r := newRig(t, hubtest.Options{SignedUses: 1}, map[string]*hubtest.File{weights: hubtest.LFS(data)})
+		s := r.snapshot(r.client(inMemory, func(o *Options) { o.Memory, o.Concurrency = 1<<20, 8 }))
+		if err := s.Need(t.Context(), weights, []Range{{0, int64(len(data))}}); err != nil {
+			t.Fatal(err)
+		}
+		wantBytes(t, "all", read(t, s, weights, 0, int64(len(data))), data)
+		if sent := r.hub.Sent(weights); sent > int64(len(data))+2000 {
+			t.Errorf("%d bytes sent for %d", sent, len(data))
+		}
+	})
 	t.Run("refused for ever", func(t *testing.T) {
 		r := newRig(t, hubtest.Options{}, map[string]*hubtest.File{weights: hubtest.LFS(data)})
 		r.hub.Inject(hubtest.Fault{On: hubtest.CDN, Status: 403, Times: -1, Body: "<Error/>", ContentType: "application/xml"})

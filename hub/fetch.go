@@ -67,7 +67,7 @@ func (f *fetcher) run(ctx context.Context) error {
 			err = fmt.Errorf("%w: an empty answer", errBroken)
 		}
 		if f.at() > before {
-			f.fresh, f.op.attempt = 0, 0
+			f.fresh, f.op.attempt, f.op.own = 0, 0, false
 			f.op.start = f.l.c.opt.Clock.Now()
 		}
 		switch {
@@ -96,6 +96,7 @@ func (f *fetcher) another(err error) error {
 	f.fresh++
 	if f.fresh < maxFresh {
 		f.l.forgetAddress()
+		f.op.own = true
 		f.op.count.retries.Add(1)
 		return nil
 	}

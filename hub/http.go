@@ -38,6 +38,9 @@ type operation struct {
 	attempt int
 	start   time.Time
 	count   *counters
+	// own asks the hub for an address of one's own: the kept one was refused,
+	// and so may be the next that another worker is given.
+	own bool
 }
 
 func (c *Client) newOperation(what string, count *counters) *operation {

@@ -84,7 +84,10 @@ func (l *locator) open(ctx context.Context, op *operation, lo, hi int64) (*part,
 	q := request{timeout: l.c.opt.DownloadTimeout, op: op}
 	l.mu.Lock()
 	kept := l.loc
-	q.url, q.auth = l.loc, l.locAuth
+	if op.own {
+		kept = nil
+	}
+	q.url, q.auth = kept, l.locAuth
 	whole := lo == 0 && (hi < 0 || hi == l.size)
 	if !l.noRange && !(whole && l.size >= 0) {
 		q.rng = rangeHeader(lo, hi)
@@ -118,7 +121,7 @@ func (l *locator) resolve(ctx context.Context, q request, lo, hi int64) (*part, 
 		return nil, context.Cause(ctx)
 	}
 	l.mu.Lock()
-	found := l.loc != nil
+	found := l.loc != nil && !q.op.own
 	l.mu.Unlock()
 	if found {
 		<-l.turn

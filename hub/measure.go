@@ -23,6 +23,7 @@ func (l *locator) measure(ctx context.Context) error {
 			return context.Cause(ctx)
 		case errors.Is(err, errStale) && fresh < maxFresh:
 			fresh++
+			op.own = true
 			op.count.retries.Add(1)
 		case errors.Is(err, errStale):
 			return &Error{Kind: ErrServer, What: l.what, Err: err}

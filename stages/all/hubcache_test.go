@@ -154,19 +154,26 @@ func TestHubCacheInPlace(t *testing.T) {
 	}
 }
 
-// acting lets a test act before chosen requests are sent.
+// acting lets a test act before requests are sent and after they were answered.
 type acting struct {
-	mu  sync.Mutex
-	act func(r *http.Request)
+	mu     sync.Mutex
+	before func(r *http.Request)
+	after  func(r *http.Response)
 }
 
 func (a *acting) RoundTrip(r *http.Request) (*http.Response, error) {
 	a.mu.Lock()
-	if a.act != nil {
-		a.act(r)
+	if a.before != nil {
+		a.before(r)
 	}
 	a.mu.Unlock()
-	return http.DefaultTransport.RoundTrip(r)
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err == nil && a.after != nil {
+		a.after(resp)
+	}
+	return resp, err
 }
 
 // other is another version of a model: every weight file has changed bytes of
@@ -209,7 +216,7 @@ func TestBranchMoves(t *testing.T) {
 			o := goOnline(t, "stories-wide", hubtest.Options{})
 			want := o.fromDir(hubRecipe)
 			moved := 0
-			tr := &acting{act: func(r *http.Request) {
+			tr := &acting{before: func(r *http.Request) {
 				if strings.Contains(r.URL.Path, c.part) && moved == 0 {
 					moved++
 					o.repo.Commit(other(t, o.files))
