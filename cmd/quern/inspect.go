@@ -85,7 +85,7 @@ func runInspect(c *cli.Context) error {
 	doc, err := inspect(c, what)
 	if err != nil {
 		if !errors.Is(err, errUsage) {
-			err = fmt.Errorf("%w: %w", pipeline.ErrSource, err)
+			err = pipeline.SourceFault(err)
 		}
 		return err
 	}
@@ -114,8 +114,12 @@ func inspect(c *cli.Context, what string) (*inspection, error) {
 	if err != nil {
 		return nil, err
 	}
-	if st.IsDir() {
-		srcs, err := source.Open(ctx, source.Env{Digests: &source.Digests{}, Headers: h}, []recipes.Source{{Name: "base", Kind: recipes.SourceDir, Value: absolute(what)}})
+	kind := recipes.SourceDir
+	if _, _, shards, ok := gguf.ParseSplitName(filepath.Base(what)); ok && shards > 1 {
+		kind = recipes.SourceGGUF // all shards of it
+	}
+	if st.IsDir() || kind == recipes.SourceGGUF {
+		srcs, err := source.Open(ctx, source.Env{Digests: &source.Digests{}, Headers: h}, []recipes.Source{{Name: "base", Kind: kind, Value: absolute(what)}})
 		if err != nil {
 			return nil, err
 		}
