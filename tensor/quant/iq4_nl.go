@@ -31,7 +31,21 @@ func (iq4_NL) Decode(dst []float32, src []byte) {
 	}
 }
 
-func (iq4_NL) EncodeRow(dst []byte, src, weights []float32) {
+func (iq4_NL) EncodeRow(dst []byte, src, weights []float32) { encodeIQ4_NL(dst, src, weights, useAVX2) }
+
+func encodeIQ4_NL(dst []byte, src, weights []float32, fast bool) {
+	s := newLanes(fast)
+	for len(src) >= 32 {
+		n := min(len(src)/32*32, 256)
+		w := part(weights, 0, n)
+		if s == nil || !s.iq4Blocks(dst, src[:n], w) {
+			encodeIQ4_NLScalar(dst, src[:n], w)
+		}
+		dst, src, weights = dst[n/32*18:], src[n:], after(weights, n)
+	}
+}
+
+func encodeIQ4_NLScalar(dst []byte, src, weights []float32) {
 	var q [32]uint8
 	for ; len(src) >= 32; dst, src = dst[18:], src[32:] {
 		x := src[:32]
@@ -43,9 +57,7 @@ func (iq4_NL) EncodeRow(dst []byte, src, weights []float32) {
 			q[j] = nearestIQ4(float32(id * v))
 		}
 		packNibbles(dst[2:18], &q)
-		if weights != nil {
-			weights = weights[32:]
-		}
+		weights = after(weights, 32)
 	}
 }
 
@@ -145,38 +157,47 @@ func (iq4_XS) Decode(dst []float32, src []byte) {
 	}
 }
 
-func (iq4_XS) EncodeRow(dst []byte, src, weights []float32) {
-	var q [32]uint8
+func (iq4_XS) EncodeRow(dst []byte, src, weights []float32) { encodeIQ4_XS(dst, src, weights, useAVX2) }
+
+func encodeIQ4_XS(dst []byte, src, weights []float32, fast bool) {
+	s := newLanes(fast)
 	for ; len(src) >= 256; dst, src = dst[136:], src[256:] {
-		x := src[:256]
-		sigma2 := float32(sumSquares(x) * (2.0 / 256))
-		var scales [8]float32
+		encodeIQ4_XSBlock(dst[:136], src[:256], weights, s)
+		weights = after(weights, 256)
+	}
+}
+
+func encodeIQ4_XSBlock(dst []byte, x, weights []float32, s *lanes) {
+	var q [32]uint8
+	sigma2 := float32(sumSquares(x) * (2.0 / 256))
+	var scales, by [8]float32
+	inLanes := s != nil && s.iq4Super(&scales, x, weights, sigma2)
+	if !inLanes {
 		for i := range scales {
-			var w []float32
-			if weights != nil {
-				w = weights[32*i : 32*i+32]
-			}
-			scales[i] = fitIQ4(x[32*i:32*i+32], w, sigma2)
+			scales[i] = fitIQ4(x[32*i:32*i+32], part(weights, 32*i, 32), sigma2)
 		}
-		if weights != nil {
-			weights = weights[256:]
+	}
+	top, _ := argAbs(scales[:])
+	d := -top / 32
+	putScale(dst, d)
+	id := invert(d)
+	clear(dst[4:8])
+	var sh uint16
+	for i, s := range scales {
+		l := clamp(nearest(float32(id*s)), -32, 31)
+		by[i] = invert(float32(d * float32(l)))
+		dst[4+i>>1] |= uint8(l+32) & 15 << (i & 1 * 4)
+		sh |= uint16(l+32) >> 4 << (2 * i)
+	}
+	binary.LittleEndian.PutUint16(dst[2:], sh)
+	if inLanes {
+		s.iq4Codes(dst[8:], x, &by)
+		return
+	}
+	for i := range by {
+		for j, v := range x[32*i : 32*i+32] {
+			q[j] = nearestIQ4(float32(by[i] * v))
 		}
-		top, _ := argAbs(scales[:])
-		d := -top / 32
-		putScale(dst, d)
-		id := invert(d)
-		clear(dst[4:8])
-		var sh uint16
-		for i, s := range scales {
-			l := clamp(nearest(float32(id*s)), -32, 31)
-			iq := invert(float32(d * float32(l)))
-			for j, v := range x[32*i : 32*i+32] {
-				q[j] = nearestIQ4(float32(iq * v))
-			}
-			packNibbles(dst[8+16*i:24+16*i], &q)
-			dst[4+i>>1] |= uint8(l+32) & 15 << (i & 1 * 4)
-			sh |= uint16(l+32) >> 4 << (2 * i)
-		}
-		binary.LittleEndian.PutUint16(dst[2:], sh)
+		packNibbles(dst[8+16*i:24+16*i], &q)
 	}
 }

@@ -854,13 +854,14 @@ weighMean:
 	VZEROUPPER
 	RET
 
-// func weighImportanceAVX2(s *float32, n int, sigma2 float32)
+// func weighImportanceAVX2(s *float32, n int, sigma2 *[8]float32)
 // Requires: AVX
-TEXT ·weighImportanceAVX2(SB), NOSPLIT, $0-20
-	MOVQ         s+0(FP), AX
-	MOVQ         n+8(FP), CX
-	VBROADCASTSS sigma2+16(FP), Y0
-	MOVQ         CX, CX
+TEXT ·weighImportanceAVX2(SB), NOSPLIT, $0-24
+	MOVQ    s+0(FP), AX
+	MOVQ    n+8(FP), CX
+	MOVQ    sigma2+16(FP), DX
+	VMOVUPS (DX), Y0
+	MOVQ    CX, CX
 
 weighImportance:
 	VMOVUPS (AX), Y1
@@ -2297,3 +2298,467 @@ GLOBL sweepHigh<>(SB), RODATA|NOPTR, $4
 
 DATA minusFour<>+0(SB)/4, $0xc0800000
 GLOBL minusFour<>(SB), RODATA|NOPTR, $4
+
+// func fitIQ4AVX2(s *float32, n int) bool
+// Requires: AVX, AVX2
+TEXT ·fitIQ4AVX2(SB), NOSPLIT, $0-17
+	MOVQ         s+0(FP), AX
+	MOVQ         n+8(FP), CX
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VBROADCASTSS absBits1<>+0(SB), Y3
+	MOVQ         AX, DX
+	MOVQ         CX, BX
+
+fitIQ4AVX2Extremes:
+	VMOVUPS      (DX), Y4
+	VANDPS       Y3, Y4, Y5
+	VCMPPS       $0x1e, Y1, Y5, Y6
+	VBLENDVPS    Y6, Y5, Y1, Y1
+	VBLENDVPS    Y6, Y4, Y0, Y0
+	VSUBPS       Y4, Y4, Y4
+	VADDPS       Y4, Y2, Y2
+	VMOVUPS      32(DX), Y4
+	VANDPS       Y3, Y4, Y5
+	VCMPPS       $0x1e, Y1, Y5, Y6
+	VBLENDVPS    Y6, Y5, Y1, Y1
+	VBLENDVPS    Y6, Y4, Y0, Y0
+	VSUBPS       Y4, Y4, Y4
+	VADDPS       Y4, Y2, Y2
+	VMOVUPS      64(DX), Y4
+	VANDPS       Y3, Y4, Y5
+	VCMPPS       $0x1e, Y1, Y5, Y6
+	VBLENDVPS    Y6, Y5, Y1, Y1
+	VBLENDVPS    Y6, Y4, Y0, Y0
+	VSUBPS       Y4, Y4, Y4
+	VADDPS       Y4, Y2, Y2
+	VMOVUPS      96(DX), Y4
+	VANDPS       Y3, Y4, Y5
+	VCMPPS       $0x1e, Y1, Y5, Y6
+	VBLENDVPS    Y6, Y5, Y1, Y1
+	VBLENDVPS    Y6, Y4, Y0, Y0
+	VSUBPS       Y4, Y4, Y4
+	VADDPS       Y4, Y2, Y2
+	ADDQ         $+128, DX
+	SUBQ         $+4, BX
+	JNZ          fitIQ4AVX2Extremes
+	VBROADCASTSS groupEps<>+0(SB), Y3
+	VXORPS       Y4, Y4, Y4
+	VCMPPS       $0x00, Y4, Y2, Y2
+	VMOVMSKPS    Y2, DX
+	CMPL         DX, $0x000000ff
+	JNE          fitIQ4AVX2Refuse
+	VCMPPS       $0x15, Y3, Y1, Y1
+	VMOVUPS      Y1, 3360(AX)
+	VMOVUPS      Y0, 3264(AX)
+	VBROADCASTSS iq4Middle<>+0(SB), Y0
+	VMOVDQU      iq4Second<>+0(SB), Y1
+	VMOVDQU      iq4Third<>+0(SB), Y2
+	VMOVDQU      iq4Fourth<>+0(SB), Y3
+	VMOVDQU      iq4Even<>+0(SB), Y4
+	VMOVDQU      iq4Step<>+0(SB), Y5
+	VBROADCASTSS signBit1<>+0(SB), Y7
+	VXORPS       3264(AX), Y7, Y7
+	VBROADCASTSS iq4Lowest<>+0(SB), Y6
+	VDIVPS       Y6, Y7, Y7
+	VBROADCASTSS oneFloat1<>+0(SB), Y6
+	VDIVPS       Y7, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	MOVQ         AX, DX
+	MOVQ         CX, BX
+
+fitIQ4AVX2First:
+	VMULPS  (DX), Y6, Y9
+	VCMPPS  $0x15, Y0, Y9, Y10
+	VPERMPS Y1, Y10, Y11
+	VCMPPS  $0x15, Y11, Y9, Y11
+	VPADDD  Y10, Y10, Y10
+	VPADDD  Y11, Y10, Y10
+	VPERMPS Y2, Y10, Y11
+	VCMPPS  $0x15, Y11, Y9, Y11
+	VPADDD  Y10, Y10, Y10
+	VPADDD  Y11, Y10, Y10
+	VPERMPS Y3, Y10, Y11
+	VCMPPS  $0x15, Y11, Y9, Y11
+	VPERMPS Y4, Y10, Y9
+	VPERMPS Y5, Y10, Y10
+	VANDPS  Y11, Y10, Y10
+	VADDPS  Y10, Y9, Y9
+	VMULPS  1024(DX), Y9, Y10
+	VMULPS  Y10, Y9, Y9
+	VMULPS  (DX), Y10, Y10
+	VADDPS  Y10, Y7, Y7
+	VADDPS  Y9, Y8, Y8
+	VMULPS  32(DX), Y6, Y9
+	VCMPPS  $0x15, Y0, Y9, Y10
+	VPERMPS Y1, Y10, Y11
+	VCMPPS  $0x15, Y11, Y9, Y11
+	VPADDD  Y10, Y10, Y10
+	VPADDD  Y11, Y10, Y10
+	VPERMPS Y2, Y10, Y11
+	VCMPPS  $0x15, Y11, Y9, Y11
+	VPADDD  Y10, Y10, Y10
+	VPADDD  Y11, Y10, Y10
+	VPERMPS Y3, Y10, Y11
+	VCMPPS  $0x15, Y11, Y9, Y11
+	VPERMPS Y4, Y10, Y9
+	VPERMPS Y5, Y10, Y10
+	VANDPS  Y11, Y10, Y10
+	VADDPS  Y10, Y9, Y9
+	VMULPS  1056(DX), Y9, Y10
+	VMULPS  Y10, Y9, Y9
+	VMULPS  32(DX), Y10, Y10
+	VADDPS  Y10, Y7, Y7
+	VADDPS  Y9, Y8, Y8
+	VMULPS  64(DX), Y6, Y9
+	VCMPPS  $0x15, Y0, Y9, Y10
+	VPERMPS Y1, Y10, Y11
+	VCMPPS  $0x15, Y11, Y9, Y11
+	VPADDD  Y10, Y10, Y10
+	VPADDD  Y11, Y10, Y10
+	VPERMPS Y2, Y10, Y11
+	VCMPPS  $0x15, Y11, Y9, Y11
+	VPADDD  Y10, Y10, Y10
+	VPADDD  Y11, Y10, Y10
+	VPERMPS Y3, Y10, Y11
+	VCMPPS  $0x15, Y11, Y9, Y11
+	VPERMPS Y4, Y10, Y9
+	VPERMPS Y5, Y10, Y10
+	VANDPS  Y11, Y10, Y10
+	VADDPS  Y10, Y9, Y9
+	VMULPS  1088(DX), Y9, Y10
+	VMULPS  Y10, Y9, Y9
+	VMULPS  64(DX), Y10, Y10
+	VADDPS  Y10, Y7, Y7
+	VADDPS  Y9, Y8, Y8
+	VMULPS  96(DX), Y6, Y9
+	VCMPPS  $0x15, Y0, Y9, Y10
+	VPERMPS Y1, Y10, Y11
+	VCMPPS  $0x15, Y11, Y9, Y11
+	VPADDD  Y10, Y10, Y10
+	VPADDD  Y11, Y10, Y10
+	VPERMPS Y2, Y10, Y11
+	VCMPPS  $0x15, Y11, Y9, Y11
+	VPADDD  Y10, Y10, Y10
+	VPADDD  Y11, Y10, Y10
+	VPERMPS Y3, Y10, Y11
+	VCMPPS  $0x15, Y11, Y9, Y11
+	VPERMPS Y4, Y10, Y9
+	VPERMPS Y5, Y10, Y10
+	VANDPS  Y11, Y10, Y10
+	VADDPS  Y10, Y9, Y9
+	VMULPS  1120(DX), Y9, Y10
+	VMULPS  Y10, Y9, Y9
+	VMULPS  96(DX), Y10, Y10
+	VADDPS  Y10, Y7, Y7
+	VADDPS  Y9, Y8, Y8
+	ADDQ    $+128, DX
+	SUBQ    $+4, BX
+	JNZ     fitIQ4AVX2First
+	VXORPS  Y6, Y6, Y6
+	VCMPPS  $0x1e, Y6, Y8, Y6
+	VDIVPS  Y8, Y7, Y8
+	VANDPS  Y6, Y8, Y8
+	VMOVUPS Y8, 3072(AX)
+	VMULPS  Y7, Y8, Y8
+	VMOVUPS Y8, 3328(AX)
+	LEAQ    iq4Numerators<>+0(SB), DX
+	MOVQ    $0x0000000f, BX
+
+fitIQ4AVX2Step:
+	VBROADCASTSS (DX), Y6
+	VDIVPS       3264(AX), Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	MOVQ         AX, SI
+	MOVQ         CX, DI
+
+fitIQ4AVX2Pass:
+	VMULPS    (SI), Y6, Y9
+	VCMPPS    $0x15, Y0, Y9, Y10
+	VPERMPS   Y1, Y10, Y11
+	VCMPPS    $0x15, Y11, Y9, Y11
+	VPADDD    Y10, Y10, Y10
+	VPADDD    Y11, Y10, Y10
+	VPERMPS   Y2, Y10, Y11
+	VCMPPS    $0x15, Y11, Y9, Y11
+	VPADDD    Y10, Y10, Y10
+	VPADDD    Y11, Y10, Y10
+	VPERMPS   Y3, Y10, Y11
+	VCMPPS    $0x15, Y11, Y9, Y11
+	VPERMPS   Y4, Y10, Y9
+	VPERMPS   Y5, Y10, Y10
+	VANDPS    Y11, Y10, Y10
+	VADDPS    Y10, Y9, Y9
+	VMULPS    1024(SI), Y9, Y10
+	VMULPS    Y10, Y9, Y9
+	VMULPS    (SI), Y10, Y10
+	VADDPS    Y10, Y7, Y7
+	VADDPS    Y9, Y8, Y8
+	VMULPS    32(SI), Y6, Y9
+	VCMPPS    $0x15, Y0, Y9, Y10
+	VPERMPS   Y1, Y10, Y11
+	VCMPPS    $0x15, Y11, Y9, Y11
+	VPADDD    Y10, Y10, Y10
+	VPADDD    Y11, Y10, Y10
+	VPERMPS   Y2, Y10, Y11
+	VCMPPS    $0x15, Y11, Y9, Y11
+	VPADDD    Y10, Y10, Y10
+	VPADDD    Y11, Y10, Y10
+	VPERMPS   Y3, Y10, Y11
+	VCMPPS    $0x15, Y11, Y9, Y11
+	VPERMPS   Y4, Y10, Y9
+	VPERMPS   Y5, Y10, Y10
+	VANDPS    Y11, Y10, Y10
+	VADDPS    Y10, Y9, Y9
+	VMULPS    1056(SI), Y9, Y10
+	VMULPS    Y10, Y9, Y9
+	VMULPS    32(SI), Y10, Y10
+	VADDPS    Y10, Y7, Y7
+	VADDPS    Y9, Y8, Y8
+	VMULPS    64(SI), Y6, Y9
+	VCMPPS    $0x15, Y0, Y9, Y10
+	VPERMPS   Y1, Y10, Y11
+	VCMPPS    $0x15, Y11, Y9, Y11
+	VPADDD    Y10, Y10, Y10
+	VPADDD    Y11, Y10, Y10
+	VPERMPS   Y2, Y10, Y11
+	VCMPPS    $0x15, Y11, Y9, Y11
+	VPADDD    Y10, Y10, Y10
+	VPADDD    Y11, Y10, Y10
+	VPERMPS   Y3, Y10, Y11
+	VCMPPS    $0x15, Y11, Y9, Y11
+	VPERMPS   Y4, Y10, Y9
+	VPERMPS   Y5, Y10, Y10
+	VANDPS    Y11, Y10, Y10
+	VADDPS    Y10, Y9, Y9
+	VMULPS    1088(SI), Y9, Y10
+	VMULPS    Y10, Y9, Y9
+	VMULPS    64(SI), Y10, Y10
+	VADDPS    Y10, Y7, Y7
+	VADDPS    Y9, Y8, Y8
+	VMULPS    96(SI), Y6, Y9
+	VCMPPS    $0x15, Y0, Y9, Y10
+	VPERMPS   Y1, Y10, Y11
+	VCMPPS    $0x15, Y11, Y9, Y11
+	VPADDD    Y10, Y10, Y10
+	VPADDD    Y11, Y10, Y10
+	VPERMPS   Y2, Y10, Y11
+	VCMPPS    $0x15, Y11, Y9, Y11
+	VPADDD    Y10, Y10, Y10
+	VPADDD    Y11, Y10, Y10
+	VPERMPS   Y3, Y10, Y11
+	VCMPPS    $0x15, Y11, Y9, Y11
+	VPERMPS   Y4, Y10, Y9
+	VPERMPS   Y5, Y10, Y10
+	VANDPS    Y11, Y10, Y10
+	VADDPS    Y10, Y9, Y9
+	VMULPS    1120(SI), Y9, Y10
+	VMULPS    Y10, Y9, Y9
+	VMULPS    96(SI), Y10, Y10
+	VADDPS    Y10, Y7, Y7
+	VADDPS    Y9, Y8, Y8
+	ADDQ      $+128, SI
+	SUBQ      $+4, DI
+	JNZ       fitIQ4AVX2Pass
+	VMULPS    Y7, Y7, Y9
+	VMULPS    3328(AX), Y8, Y10
+	VCMPPS    $0x1e, Y10, Y9, Y6
+	VXORPS    Y9, Y9, Y9
+	VCMPPS    $0x1e, Y9, Y8, Y9
+	VANDPS    Y9, Y6, Y6
+	VDIVPS    Y8, Y7, Y9
+	VMULPS    Y7, Y9, Y10
+	VMOVUPS   3072(AX), Y7
+	VBLENDVPS Y6, Y9, Y7, Y7
+	VMOVUPS   Y7, 3072(AX)
+	VMOVUPS   3328(AX), Y7
+	VBLENDVPS Y6, Y10, Y7, Y7
+	VMOVUPS   Y7, 3328(AX)
+	ADDQ      $+4, DX
+	DECQ      BX
+	JNZ       fitIQ4AVX2Step
+	VMOVUPS   3360(AX), Y9
+	VANDPS    3072(AX), Y9, Y9
+	VMOVUPS   Y9, 3072(AX)
+	VZEROUPPER
+	MOVB      $0x01, AL
+	MOVB      AL, ret+16(FP)
+	RET
+
+fitIQ4AVX2Refuse:
+	VZEROUPPER
+	MOVB $0x00, AL
+	MOVB AL, ret+16(FP)
+	RET
+
+DATA iq4Middle<>+0(SB)/4, $0xc0900000
+GLOBL iq4Middle<>(SB), RODATA|NOPTR, $4
+
+DATA iq4Second<>+0(SB)/4, $0xc2640000
+DATA iq4Second<>+4(SB)/4, $0x00000000
+DATA iq4Second<>+8(SB)/4, $0x00000000
+DATA iq4Second<>+12(SB)/4, $0x00000000
+DATA iq4Second<>+16(SB)/4, $0x00000000
+DATA iq4Second<>+20(SB)/4, $0x00000000
+DATA iq4Second<>+24(SB)/4, $0x00000000
+DATA iq4Second<>+28(SB)/4, $0x42360000
+GLOBL iq4Second<>(SB), RODATA|NOPTR, $32
+
+DATA iq4Third<>+0(SB)/4, $0xc2bb0000
+DATA iq4Third<>+4(SB)/4, $0x00000000
+DATA iq4Third<>+8(SB)/4, $0x00000000
+DATA iq4Third<>+12(SB)/4, $0x00000000
+DATA iq4Third<>+16(SB)/4, $0x00000000
+DATA iq4Third<>+20(SB)/4, $0x429e0000
+DATA iq4Third<>+24(SB)/4, $0x41980000
+DATA iq4Third<>+28(SB)/4, $0xc1e40000
+GLOBL iq4Third<>(SB), RODATA|NOPTR, $32
+
+DATA iq4Fourth<>+0(SB)/4, $0xc2e70000
+DATA iq4Fourth<>+4(SB)/4, $0x42ca0000
+DATA iq4Fourth<>+8(SB)/4, $0x42740000
+DATA iq4Fourth<>+12(SB)/4, $0x41fc0000
+DATA iq4Fourth<>+16(SB)/4, $0x40e00000
+DATA iq4Fourth<>+20(SB)/4, $0xc1800000
+DATA iq4Fourth<>+24(SB)/4, $0xc2280000
+DATA iq4Fourth<>+28(SB)/4, $0xc2940000
+GLOBL iq4Fourth<>(SB), RODATA|NOPTR, $32
+
+DATA iq4Even<>+0(SB)/4, $0xc2fe0000
+DATA iq4Even<>+4(SB)/4, $0x42b20000
+DATA iq4Even<>+8(SB)/4, $0x42540000
+DATA iq4Even<>+12(SB)/4, $0x41c80000
+DATA iq4Even<>+16(SB)/4, $0x3f800000
+DATA iq4Even<>+20(SB)/4, $0xc1b00000
+DATA iq4Even<>+24(SB)/4, $0xc2440000
+DATA iq4Even<>+28(SB)/4, $0xc2a60000
+GLOBL iq4Even<>(SB), RODATA|NOPTR, $32
+
+DATA iq4Step<>+0(SB)/4, $0x41b80000
+DATA iq4Step<>+4(SB)/4, $0x41c00000
+DATA iq4Step<>+8(SB)/4, $0x41800000
+DATA iq4Step<>+12(SB)/4, $0x41500000
+DATA iq4Step<>+16(SB)/4, $0x41400000
+DATA iq4Step<>+20(SB)/4, $0x41400000
+DATA iq4Step<>+24(SB)/4, $0x41600000
+DATA iq4Step<>+28(SB)/4, $0x41900000
+GLOBL iq4Step<>(SB), RODATA|NOPTR, $32
+
+DATA iq4Lowest<>+0(SB)/4, $0xc2fe0000
+GLOBL iq4Lowest<>(SB), RODATA|NOPTR, $4
+
+DATA iq4Numerators<>+0(SB)/4, $0xc3060000
+DATA iq4Numerators<>+4(SB)/4, $0xc3050000
+DATA iq4Numerators<>+8(SB)/4, $0xc3040000
+DATA iq4Numerators<>+12(SB)/4, $0xc3030000
+DATA iq4Numerators<>+16(SB)/4, $0xc3020000
+DATA iq4Numerators<>+20(SB)/4, $0xc3010000
+DATA iq4Numerators<>+24(SB)/4, $0xc3000000
+DATA iq4Numerators<>+28(SB)/4, $0xc2fe0000
+DATA iq4Numerators<>+32(SB)/4, $0xc2fc0000
+DATA iq4Numerators<>+36(SB)/4, $0xc2fa0000
+DATA iq4Numerators<>+40(SB)/4, $0xc2f80000
+DATA iq4Numerators<>+44(SB)/4, $0xc2f60000
+DATA iq4Numerators<>+48(SB)/4, $0xc2f40000
+DATA iq4Numerators<>+52(SB)/4, $0xc2f20000
+DATA iq4Numerators<>+56(SB)/4, $0xc2f00000
+GLOBL iq4Numerators<>(SB), RODATA|NOPTR, $60
+
+// func codesIQ4AVX2(dst *byte, x *float32, by *float32, blocks int, step int)
+// Requires: AVX, AVX2
+TEXT ·codesIQ4AVX2(SB), NOSPLIT, $0-40
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         by+16(FP), DX
+	MOVQ         blocks+24(FP), BX
+	MOVQ         step+32(FP), SI
+	VBROADCASTSS iq4Middle<>+0(SB), Y0
+	VMOVDQU      iq4Second<>+0(SB), Y1
+	VMOVDQU      iq4Third<>+0(SB), Y2
+	VMOVDQU      iq4Fourth<>+0(SB), Y3
+	VMOVDQU      packOrder<>+0(SB), Y4
+
+codesIQ4AVX2Loop:
+	VBROADCASTSS (DX), Y5
+	VMULPS       (CX), Y5, Y6
+	VCMPPS       $0x15, Y0, Y6, Y7
+	VPERMPS      Y1, Y7, Y8
+	VCMPPS       $0x15, Y8, Y6, Y8
+	VPADDD       Y7, Y7, Y7
+	VPADDD       Y8, Y7, Y7
+	VPERMPS      Y2, Y7, Y8
+	VCMPPS       $0x15, Y8, Y6, Y8
+	VPADDD       Y7, Y7, Y7
+	VPADDD       Y8, Y7, Y7
+	VPERMPS      Y3, Y7, Y8
+	VCMPPS       $0x15, Y8, Y6, Y8
+	VPADDD       Y7, Y7, Y7
+	VPADDD       Y8, Y7, Y7
+	VPXOR        Y6, Y6, Y6
+	VPSUBD       Y7, Y6, Y6
+	VMULPS       32(CX), Y5, Y7
+	VCMPPS       $0x15, Y0, Y7, Y8
+	VPERMPS      Y1, Y8, Y9
+	VCMPPS       $0x15, Y9, Y7, Y9
+	VPADDD       Y8, Y8, Y8
+	VPADDD       Y9, Y8, Y8
+	VPERMPS      Y2, Y8, Y9
+	VCMPPS       $0x15, Y9, Y7, Y9
+	VPADDD       Y8, Y8, Y8
+	VPADDD       Y9, Y8, Y8
+	VPERMPS      Y3, Y8, Y9
+	VCMPPS       $0x15, Y9, Y7, Y9
+	VPADDD       Y8, Y8, Y8
+	VPADDD       Y9, Y8, Y8
+	VPXOR        Y7, Y7, Y7
+	VPSUBD       Y8, Y7, Y7
+	VMULPS       64(CX), Y5, Y8
+	VCMPPS       $0x15, Y0, Y8, Y9
+	VPERMPS      Y1, Y9, Y10
+	VCMPPS       $0x15, Y10, Y8, Y10
+	VPADDD       Y9, Y9, Y9
+	VPADDD       Y10, Y9, Y9
+	VPERMPS      Y2, Y9, Y10
+	VCMPPS       $0x15, Y10, Y8, Y10
+	VPADDD       Y9, Y9, Y9
+	VPADDD       Y10, Y9, Y9
+	VPERMPS      Y3, Y9, Y10
+	VCMPPS       $0x15, Y10, Y8, Y10
+	VPADDD       Y9, Y9, Y9
+	VPADDD       Y10, Y9, Y9
+	VPXOR        Y8, Y8, Y8
+	VPSUBD       Y9, Y8, Y8
+	VMULPS       96(CX), Y5, Y5
+	VCMPPS       $0x15, Y0, Y5, Y9
+	VPERMPS      Y1, Y9, Y10
+	VCMPPS       $0x15, Y10, Y5, Y10
+	VPADDD       Y9, Y9, Y9
+	VPADDD       Y10, Y9, Y9
+	VPERMPS      Y2, Y9, Y10
+	VCMPPS       $0x15, Y10, Y5, Y10
+	VPADDD       Y9, Y9, Y9
+	VPADDD       Y10, Y9, Y9
+	VPERMPS      Y3, Y9, Y10
+	VCMPPS       $0x15, Y10, Y5, Y10
+	VPADDD       Y9, Y9, Y9
+	VPADDD       Y10, Y9, Y9
+	VPXOR        Y5, Y5, Y5
+	VPSUBD       Y9, Y5, Y5
+	VPACKSSDW    Y7, Y6, Y6
+	VPACKSSDW    Y5, Y8, Y8
+	VPACKUSWB    Y8, Y6, Y6
+	VPERMD       Y6, Y4, Y6
+	VEXTRACTI128 $0x01, Y6, X5
+	VPSLLW       $0x04, X5, X5
+	VPOR         X6, X5, X5
+	VMOVDQU      X5, (AX)
+	ADDQ         SI, AX
+	ADDQ         $+128, CX
+	ADDQ         $+4, DX
+	DECQ         BX
+	JNZ          codesIQ4AVX2Loop
+	VZEROUPPER
+	RET

@@ -27,6 +27,15 @@ type lanes struct {
 	fit        *affineFit // whose candidates these are, for n; nil for fitSymmetric
 	n          int32
 	candidates [38]float32
+	sigma2     [8]float32
+}
+
+// spread fills sigma2 with one number.
+func (s *lanes) spread(v float32) *[8]float32 {
+	for i := range s.sigma2 {
+		s.sigma2[i] = v
+	}
+	return &s.sigma2
 }
 
 // numerators fills candidates with n and what fitAffine divides by the range
@@ -52,7 +61,7 @@ func (s *lanes) load(set int, x, weights []float32, sigma2 float32, size int, fi
 	case weights != nil:
 		weights = weights[:8*size]
 		transposeAVX2(&g.w[0], &weights[0], 4*size, size)
-		weighImportanceAVX2(&g.x[0][0], size, sigma2)
+		weighImportanceAVX2(&g.x[0][0], size, s.spread(sigma2))
 	case fit.absolute:
 		weighAbsAVX2(&g.x[0][0], size)
 	default:
@@ -126,7 +135,7 @@ func (s *lanes) symmetric16(g *groups, x, weights []float32, sigma2 float32, n i
 		}
 		transposeAVX2(&set.w[0], &weights[128*i : 128*i+128][0], 4*16, 16)
 		if sigma2 >= 0 {
-			weighImportanceAVX2(&set.x[0][0], 16, sigma2)
+			weighImportanceAVX2(&set.x[0][0], 16, s.spread(sigma2))
 		}
 	}
 	if s.fit != nil || s.n != n {
@@ -163,6 +172,63 @@ func (s *lanes) sweep16(g *groups, x []float32) bool {
 	}
 	g.swept = true
 	return true
+}
+
+// iq4 is fitIQ4 for eight blocks, whose sigma2 are in s.
+func (s *lanes) iq4(scales *[8]float32, x, weights []float32) bool {
+	set := &s.sets[0]
+	transposeAVX2(&set.x[0], &x[:256][0], 4*32, 32)
+	if weights == nil {
+		weighSquareAVX2(&set.x[0][0], 32)
+	} else {
+		transposeAVX2(&set.w[0], &weights[:256][0], 4*32, 32)
+		weighImportanceAVX2(&set.x[0][0], 32, &s.sigma2)
+	}
+	if !fitIQ4AVX2(&set.x[0][0], 32) {
+		return false
+	}
+	*scales = set.scales
+	return true
+}
+
+// iq4Super is iq4 for a superblock of IQ4_XS.
+func (s *lanes) iq4Super(scales *[8]float32, x, weights []float32, sigma2 float32) bool {
+	s.spread(sigma2)
+	return s.iq4(scales, x, weights)
+}
+
+// iq4Blocks is iq4 for up to 8 blocks of IQ4_NL, and puts them.
+func (s *lanes) iq4Blocks(dst []byte, x, weights []float32) bool {
+	blocks := len(x) / 32
+	var xs, ws [256]float32
+	if blocks < 8 {
+		copy(xs[:], x)
+		x = xs[:]
+		if weights != nil {
+			copy(ws[:], weights)
+			weights = ws[:]
+		}
+	}
+	if weights != nil {
+		for b := range s.sigma2 {
+			s.sigma2[b] = float32(sumSquares(x[32*b:32*b+32]) * (2.0 / 32))
+		}
+	}
+	var scales, by [8]float32
+	if !s.iq4(&scales, x, weights) {
+		return false
+	}
+	for b := range blocks {
+		putScale(dst[18*b:], scales[b])
+		by[b] = invert(scales[b])
+	}
+	codesIQ4AVX2(&dst[:18*blocks][2], &x[0], &by[0], blocks, 18)
+	return true
+}
+
+// iq4Codes writes the nibbles of a superblock's blocks, under one factor each.
+func (s *lanes) iq4Codes(dst []byte, x []float32, by *[8]float32) {
+	codesIQ4AVX2(&dst[:128][0], &x[:256][0], &by[0], 8, 16)
 }
 
 // recode gives a superblock the codes clamp(nearest((x+m)/d), lo, hi) - lo. d and

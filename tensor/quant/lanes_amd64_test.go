@@ -3,6 +3,7 @@
 package quant
 
 import (
+	"math"
 	"testing"
 	"unsafe"
 )
@@ -49,5 +50,40 @@ func TestLanesAccept(t *testing.T) {
 		if !s.affine(1, tc.size, tc.fit, tc.n) {
 			t.Errorf("groups of %d, codes to %d, weights %t: refused", tc.size, tc.n, tc.weights != nil)
 		}
+	}
+}
+
+// TestLanesLevels: the means that the lanes compare with are where the scalar
+// comparison of two differences turns, to the last place, and what is no number
+// takes the same code.
+func TestLanesLevels(t *testing.T) {
+	if !useAVX2 {
+		return
+	}
+	x := []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), 0, float32(math.Copysign(0, -1)), math.MaxFloat32, -math.MaxFloat32}
+	for i, v := range iq4Values {
+		around := []float32{v}
+		if i > 0 {
+			around = append(around, (v+iq4Values[i-1])/2)
+		}
+		for _, a := range around {
+			for ulps := int32(-40); ulps <= 40; ulps++ {
+				x = append(x, math.Float32frombits(uint32(int32(math.Float32bits(a))+ulps)))
+			}
+		}
+	}
+	for len(x)%32 != 0 {
+		x = append(x, 0)
+	}
+	for len(x) > 0 {
+		var got [16]byte
+		by := float32(1)
+		codesIQ4AVX2(&got[0], &x[0], &by, 1, 16)
+		for i, v := range x[:32] {
+			if q := got[i&15] >> (i >> 4 * 4) & 15; q != nearestIQ4(v) {
+				t.Errorf("%v (%#x) has code %d, want %d", v, math.Float32bits(v), q, nearestIQ4(v))
+			}
+		}
+		x = x[32:]
 	}
 }

@@ -12,6 +12,9 @@ func (*lanes) affine8(*[2]groups, []float32, []float32, *affineFit, int32) bool 
 
 func (*lanes) symmetric16(*groups, []float32, []float32, float32, int32) bool { return false }
 func (*lanes) sweep16(*groups, []float32) bool                                { return false }
+func (*lanes) iq4Super(*[8]float32, []float32, []float32, float32) bool       { return false }
+func (*lanes) iq4Blocks([]byte, []float32, []float32) bool                    { return false }
 
+func (*lanes) iq4Codes([]byte, []float32, *[8]float32) {}
 func (*lanes) recode(*[256]uint8, []float32, *groups, *[16]float32, *[16]float32, int, int32, int32) {
 }

@@ -23,6 +23,8 @@ var laneEncoders = []struct {
 	{tensor.Q4_K, encodeQ4_K},
 	{tensor.Q5_K, encodeQ5_K},
 	{tensor.Q6_K, encodeQ6_K},
+	{tensor.IQ4_NL, encodeIQ4_NL},
+	{tensor.IQ4_XS, encodeIQ4_XS},
 }
 
 // compareLanes encodes both ways over different old bytes.
@@ -128,7 +130,11 @@ func TestLanesGolden(t *testing.T) {
 	input := readFloats(t, filepath.Join(goldenDir, "input.f32"))
 	for _, e := range laneEncoders {
 		for name, w := range map[string][]float32{"": nil, ".im": readFloats(t, filepath.Join(goldenDir, "imatrix.f32"))} {
-			want := readFile(t, filepath.Join(goldenDir, strings.ToLower(e.typ.String()[:1])+e.typ.String()[1:]+name+".bin"))
+			base := strings.TrimSuffix(strings.ToLower(e.typ.String()), "_k") // the files say q4_K
+			if base != strings.ToLower(e.typ.String()) {
+				base += "_K"
+			}
+			want := readFile(t, filepath.Join(goldenDir, base+name+".bin"))
 			rb := len(want) / (len(input) / cols)
 			for _, fast := range []bool{false, useAVX2} {
 				for r := 0; r*cols < len(input); r++ {

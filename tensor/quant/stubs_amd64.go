@@ -68,10 +68,11 @@ func weighSquareAVX2(s *float32, n int)
 //go:noescape
 func weighMeanAVX2(s *float32, n int, inverse float32)
 
-// weighImportanceAVX2 is importance with the weights in place.
+// weighImportanceAVX2 is importance with the weights in place and a sigma2 for each
+// group.
 //
 //go:noescape
-func weighImportanceAVX2(s *float32, n int, sigma2 float32)
+func weighImportanceAVX2(s *float32, n int, sigma2 *[8]float32)
 
 // fitAffineAVX2 is fitAffine for sets laneGroups at s with groups of n values, a multiple
 // of 4. candidates holds the greatest code and a numerator for each step. It gives
@@ -106,3 +107,15 @@ func fitSymmetricAVX2(s *float32, sets int, n int, candidates *float32, count in
 //
 //go:noescape
 func fitSweepAVX2(s *float32, sets int, n int) bool
+
+// fitIQ4AVX2 is fitIQ4 for the laneGroups at s with groups of n values, a multiple of 4.
+// It gives false, and no outcome, for values that are not finite.
+//
+//go:noescape
+func fitIQ4AVX2(s *float32, n int) bool
+
+// codesIQ4AVX2 writes the nibbles of nearestIQ4(by*x) for blocks of 32 values, 16 bytes
+// every step bytes; by holds a number for each block.
+//
+//go:noescape
+func codesIQ4AVX2(dst *byte, x *float32, by *float32, blocks int, step int)

@@ -182,12 +182,12 @@ func weightKernels() {
 	VZEROUPPER()
 	RET()
 
-	TEXT("weighImportanceAVX2", NOSPLIT, "func(s *float32, n int, sigma2 float32)")
-	Doc("weighImportanceAVX2 is importance with the weights in place.")
+	TEXT("weighImportanceAVX2", NOSPLIT, "func(s *float32, n int, sigma2 *[8]float32)")
+	Doc("weighImportanceAVX2 is importance with the weights in place and a sigma2 for each", "group.")
 	Pragma("noescape")
 	s, n = Load(Param("s"), GP64()), Load(Param("n"), GP64())
 	sigma := YMM()
-	VBROADCASTSS(argument("sigma2"), sigma)
+	VMOVUPS(Mem{Base: Load(Param("sigma2"), GP64())}, sigma)
 	eachValue("weighImportance", s, n, 4, func(p Register, disp int) {
 		v := YMM()
 		VMOVUPS(Mem{Base: p, Disp: disp + laneX}, v)

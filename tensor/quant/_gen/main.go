@@ -31,6 +31,8 @@ func main() {
 	recode()
 	fitSymmetric()
 	fitSweep()
+	fitIQ4()
+	codesIQ4()
 	Generate()
 }
 
