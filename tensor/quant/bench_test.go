@@ -29,9 +29,9 @@ func BenchmarkSHA256(b *testing.B) {
 	}
 }
 
-// BenchmarkEncode measures whole rows of 4096 F32 values through the codec.
+// BenchmarkEncode measures rows of 65536 F32 values through the codec.
 func BenchmarkEncode(b *testing.B) {
-	x := benchFloats(4096)
+	x := benchFloats(1 << 16)
 	w := make([]float32, len(x))
 	for i := range w {
 		w[i] = 1 + float32(i%7)

@@ -164,7 +164,7 @@ func (s *lanes) sweep16(g *groups, x []float32) bool {
 	for i := range s.sets {
 		transposeAVX2(&s.sets[i].x[0], &x[128*i : 128*i+128][0], 4*16, 16)
 	}
-	if !fitSweepAVX2(&s.sets[0].x[0][0], 2, 16) {
+	if !fitSweepAVX2(&s.sets[0].x[0][0], 2) {
 		return false
 	}
 	for i := range s.sets {
@@ -237,23 +237,26 @@ func (s *lanes) iq4Codes(dst []byte, x []float32, by *[8]float32) {
 func (s *lanes) recode(l *[256]uint8, x []float32, g *groups, d, m *[16]float32, size int, lo, hi int32) {
 	recodeAVX2(&l[0], &x[:256][0], &d[0], &m[0], lo, hi)
 	for b := range 256 / size {
-		if d[b*size/16] != 0 {
-			continue
+		if d[b*size/16] == 0 {
+			s.found(l[b*size:(b+1)*size], x[b*size:], g, b, lo, hi)
 		}
-		for i := range size {
-			at := b*size + i
-			switch {
-			case g.swept:
-				set := &s.sets[b/8]
-				l[at] = 0
-				if math.Float32bits(set.alive[b%8]) != 0 {
-					l[at] = uint8(int32(set.codes[i][b%8]) - lo)
-				}
-			case g.by[b] == 0:
-				l[at] = 0
-			default:
-				l[at] = uint8(clamp(nearest(float32(g.by[b]*(x[at]-g.from[b]))), lo, hi) - lo)
+	}
+}
+
+// found gives group b the codes of its search.
+func (s *lanes) found(l []uint8, x []float32, g *groups, b int, lo, hi int32) {
+	for i := range l {
+		switch {
+		case g.swept:
+			set := &s.sets[b/8]
+			l[i] = 0
+			if math.Float32bits(set.alive[b%8]) != 0 {
+				l[i] = uint8(int32(math.Float32bits(set.codes[i][b%8])) - 1<<22 - lo)
 			}
+		case g.by[b] == 0:
+			l[i] = 0
+		default:
+			l[i] = uint8(clamp(nearest(float32(g.by[b]*(x[i]-g.from[b]))), lo, hi) - lo)
 		}
 	}
 }

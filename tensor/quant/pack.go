@@ -20,11 +20,10 @@ func packHalves(dst, l []uint8) {
 func packPlanes(dst []byte, l *[256]uint8, bit int) {
 	dst = dst[:32]
 	for i := 0; i < 32; i += 8 {
-		var p uint64
-		for b := range 8 {
-			p |= binary.LittleEndian.Uint64(l[32*b+i:]) >> bit & everyByte << b
-		}
-		binary.LittleEndian.PutUint64(dst[i:], p)
+		v := (*[232]uint8)(l[i : i+232])
+		plane := func(at int) uint64 { return binary.LittleEndian.Uint64(v[at:at+8]) >> (bit & 7) & everyByte }
+		binary.LittleEndian.PutUint64(dst[i:], plane(0)|plane(32)<<1|plane(64)<<2|plane(96)<<3|
+			plane(128)<<4|plane(160)<<5|plane(192)<<6|plane(224)<<7)
 	}
 }
 
@@ -32,11 +31,9 @@ func packPlanes(dst []byte, l *[256]uint8, bit int) {
 func packPairs(dst []byte, l *[256]uint8) {
 	dst = dst[:64]
 	for i := 0; i < 64; i += 8 {
-		var p uint64
-		for k := range 4 {
-			v := binary.LittleEndian.Uint64(l[i>>5*128+i&31+32*k:])
-			p |= v & (3 * everyByte) << (2 * k)
-		}
-		binary.LittleEndian.PutUint64(dst[i:], p)
+		at := i>>5*128 + i&31
+		v := (*[104]uint8)(l[at : at+104])
+		pair := func(at int) uint64 { return binary.LittleEndian.Uint64(v[at:at+8]) & (3 * everyByte) }
+		binary.LittleEndian.PutUint64(dst[i:], pair(0)|pair(32)<<2|pair(64)<<4|pair(96)<<6)
 	}
 }

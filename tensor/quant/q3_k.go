@@ -76,8 +76,8 @@ func encodeQ3_KBlock(dst []byte, x, weights []float32, s *lanes) {
 	}
 	d := getScale(dst[108:])
 	var ds, zeros [16]float32
-	for b := range ds {
-		ds[b] = float32(d * float32(q3Scale(dst[96:108], b)))
+	for b, c := range codes {
+		ds[b] = float32(d * float32(int32(c&63)-32))
 	}
 	if inLanes {
 		s.recode(&l, x, &g, &ds, &zeros, 16, -4, 3)

@@ -101,12 +101,12 @@ func recodeAVX2(l *byte, x *float32, d *float32, m *float32, lo int32, hi int32)
 //go:noescape
 func fitSymmetricAVX2(s *float32, sets int, n int, candidates *float32, count int) bool
 
-// fitSweepAVX2 is fitSweep with codes -4..3 for sets laneGroups at s with groups of n
-// values, a multiple of 4. The codes are left in codes. It gives false, and no
-// outcome, for values that are not finite.
+// fitSweepAVX2 is fitSweep with codes -4..3 for sets laneGroups at s with groups of 16
+// values. It leaves integers in codes, 2^22 + code. It gives false, and no outcome,
+// for values that are not finite.
 //
 //go:noescape
-func fitSweepAVX2(s *float32, sets int, n int) bool
+func fitSweepAVX2(s *float32, sets int) bool
 
 // fitIQ4AVX2 is fitIQ4 for the laneGroups at s with groups of n values, a multiple of 4.
 // It gives false, and no outcome, for values that are not finite.

@@ -120,6 +120,12 @@ func fitSymmetric() {
 	giveBool(false)
 }
 
+// Groups of 16 leave half of an array free.
+const (
+	sweepLX = laneX + 512 // (w*x)*code
+	sweepL2 = laneW + 512 // (w*code)*code
+)
+
 // fitSweep is the search of sets of eight groups. Few values change their code,
 // so a branch over the change lets the next value begin before this one is
 // decided. A group that a sweep left as it was stays so in the next, so all
@@ -127,20 +133,23 @@ func fitSymmetric() {
 func fitSweep() {
 	name := "fitSweepAVX2"
 	at := func(l string) string { return name + l }
-	TEXT(name, NOSPLIT, "func(s *float32, sets, n int) bool")
-	Doc(name+" is fitSweep with codes -4..3 for sets laneGroups at s with groups of n", "values, a multiple of 4. The codes are left in codes. It gives false, and no", "outcome, for values that are not finite.")
+	TEXT(name, NOSPLIT, "func(s *float32, sets int) bool")
+	Doc(name+" is fitSweep with codes -4..3 for sets laneGroups at s with groups of 16", "values. It leaves integers in codes, 2^22 + code. It gives false, and no outcome,", "for values that are not finite.")
 	Pragma("noescape")
-	s, n, set := Load(Param("s"), GP64()), Load(Param("n"), GP64()), Load(Param("sets"), GP64())
+	s, n, set := Load(Param("s"), GP64()), GP64(), Load(Param("sets"), GP64())
+	MOVQ(U32(16), n)
 	field := func(off int) Mem { return Mem{Base: s, Disp: off} }
 	mask := GP32()
 	mag, bits, expo := magic(), constant("mantissa", 0x7fffff), constant("twoTo23", 0x4b000000)
 	low, high := constant("sweepLow", 0x400000-4), constant("sweepHigh", 0x400000+3)
-	// round is clamp(nearest(q)), wrap and all, as a float.
+	// round is clamp(nearest(q)), wrap and all, with 2^22 added.
 	round := func(q VecVirtual) {
 		VADDPS(mag, q, q)
 		VPAND(bits, q, q)
 		VPMAXSD(low, q, q)
 		VPMINSD(high, q, q)
+	}
+	toFloat := func(q VecVirtual) {
 		VPOR(expo, q, q)
 		VSUBPS(mag, q, q)
 	}
@@ -154,61 +163,65 @@ func fitSweep() {
 		VMOVUPS(Mem{Base: p, Disp: disp + laneX}, v)
 		VMULPS(v, iscale, q)
 		round(q)
-		VMOVUPS(q, Mem{Base: p, Disp: disp + laneCodes})
+		VMOVDQU(q, Mem{Base: p, Disp: disp + laneCodes})
+		toFloat(q)
 		VMULPS(v, v, w)
 		VMOVUPS(w, Mem{Base: p, Disp: disp + laneW})
 		VMULPS(v, w, v)
 		VMULPS(q, v, v)
+		VMOVUPS(v, Mem{Base: p, Disp: disp + sweepLX})
 		VADDPS(v, sumlx, sumlx)
 		VMULPS(q, w, w)
 		VMULPS(q, w, w)
+		VMOVUPS(w, Mem{Base: p, Disp: disp + sweepL2})
 		VADDPS(w, suml2, suml2)
 	})
+	// A group of zeros takes no part: what is not a number is not above zero.
+	z := zeroed()
+	VCMPPS(U8(cmpEQ), field(laneAlive), z, iscale)
+	VORPS(iscale, sumlx, sumlx)
 	sweeps, changed := GP64(), GP32()
 	MOVQ(U32(5), sweeps)
 	Label(at("Sweep"))
 	XORL(changed, changed)
 	unrolled := 0
-	eachValue(at("Value"), s, n, 2, func(p Register, d int) {
+	eachValue(at("Value"), s, n, 4, func(p Register, d int) {
 		same := at("Same" + string(rune('A'+unrolled)))
 		unrolled++
-		v, q, w, z := YMM(), YMM(), YMM(), zeroed()
-		VMOVUPS(Mem{Base: p, Disp: d + laneX}, v)
-		VMOVUPS(Mem{Base: p, Disp: d + laneCodes}, q)
-		VMOVUPS(Mem{Base: p, Disp: d + laneW}, w)
-		slx, sl2, m, t := YMM(), YMM(), YMM(), YMM()
-		VMULPS(v, w, slx)
-		VMULPS(q, slx, slx)
-		VSUBPS(slx, sumlx, slx)
+		at := func(off int) Mem { return Mem{Base: p, Disp: d + off} }
+		q, slx, sl2, m, t := YMM(), YMM(), YMM(), YMM(), YMM()
+		VSUBPS(at(sweepLX), sumlx, slx)
+		VSUBPS(at(sweepL2), suml2, sl2)
+		VMULPS(at(laneX), sl2, q)
+		VDIVPS(slx, q, q)
+		round(q)
 		VCMPPS(U8(cmpGT), z, slx, m)
-		VMULPS(q, w, sl2)
-		VMULPS(q, sl2, sl2)
-		VSUBPS(sl2, suml2, sl2)
-		VMULPS(sl2, v, v)
-		VDIVPS(slx, v, v)
-		round(v)
-		VCMPPS(U8(cmpNE), q, v, t)
-		VANDPS(t, m, m)
-		VANDPS(field(laneAlive), m, m)
+		VPCMPEQD(at(laneCodes), q, t)
+		VPANDN(m, t, m)
 		VMOVMSKPS(m, mask)
 		TESTL(mask, mask)
 		JZ(LabelRef(same))
-		VMULPS(Mem{Base: p, Disp: d + laneX}, w, t)
-		VMULPS(v, t, t)
-		VADDPS(t, slx, slx)
-		VMULPS(v, w, w)
-		VMULPS(v, w, w)
-		VADDPS(w, sl2, sl2)
+		f, lx, l2 := YMM(), YMM(), YMM()
+		VMOVDQA(q, f)
+		toFloat(f)
+		VMOVUPS(at(laneW), l2)
+		VMULPS(at(laneX), l2, lx)
+		VMULPS(f, lx, lx)
+		VADDPS(lx, slx, slx)
+		VMULPS(f, l2, l2)
+		VMULPS(f, l2, l2)
+		VADDPS(l2, sl2, sl2)
 		VCMPPS(U8(cmpGT), z, sl2, t)
 		VANDPS(t, m, m)
-		VMULPS(slx, slx, w)
-		VMULPS(suml2, w, w)
+		VMULPS(slx, slx, f)
+		VMULPS(suml2, f, f)
 		VMULPS(sumlx, sumlx, t)
 		VMULPS(sl2, t, t)
-		VCMPPS(U8(cmpGT), t, w, t)
+		VCMPPS(U8(cmpGT), t, f, t)
 		VANDPS(t, m, m)
-		VBLENDVPS(m, v, q, q)
-		VMOVUPS(q, Mem{Base: p, Disp: d + laneCodes})
+		for off, v := range [...]VecVirtual{q, lx, l2} {
+			VMASKMOVPS(v, m, at([]int{laneCodes, sweepLX, sweepL2}[off]))
+		}
 		VBLENDVPS(m, slx, sumlx, sumlx)
 		VBLENDVPS(m, sl2, suml2, suml2)
 		VMOVMSKPS(m, mask)
@@ -220,8 +233,8 @@ func fitSweep() {
 	DECQ(sweeps)
 	JNZ(LabelRef(at("Sweep")))
 	Label(at("Settled"))
-	m, zero := YMM(), zeroed()
-	VCMPPS(U8(cmpGT), zero, suml2, m)
+	m := YMM()
+	VCMPPS(U8(cmpGT), z, suml2, m)
 	VANDPS(field(laneAlive), m, m)
 	VDIVPS(suml2, sumlx, sumlx)
 	VANDPS(m, sumlx, sumlx)
