@@ -218,7 +218,7 @@ func TestMinueza(t *testing.T) {
 			t.Fatal(err)
 		}
 		mib, millions := float64(l.Size)/(1<<20), float64(l.TotalParams)/1e6
-		if math.Round(mib*100)/100 != tt.mib || math.Round(millions*100)/100 != tt.millions {
+		if math.Round(float64(mib*100))/100 != tt.mib || math.Round(float64(millions*100))/100 != tt.millions {
 			t.Errorf("tied %v: %.4f MiB, %.4f M values, want %v, %v", tt.tied, mib, millions, tt.mib, tt.millions)
 		}
 		_, err = NewLayout(h, h.Tensors(), LayoutOptions{Partition: 16 << 20})
