@@ -69,8 +69,11 @@ func openEnvironment(c *cli.Context, events pipeline.Events, canDoWithout bool) 
 		e.warn("%v; nothing is kept", err)
 		return e, nil
 	}
-	if atomicfile.IsDiskFull(err) {
-		return nil, fmt.Errorf("%w; make room, choose another with --store, or do without with --no-store", err)
+	switch {
+	case atomicfile.IsDiskFull(err):
+		return nil, fmt.Errorf("%w: the disk is full; make room, choose another store with --store, or do without with --no-store", err)
+	case atomicfile.IsReadOnly(err):
+		return nil, fmt.Errorf("%w; choose another with --store, or do without with --no-store", err)
 	}
 	return e, err
 }

@@ -12,18 +12,38 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"quern/internal/atomicfile"
 	"quern/internal/digest"
+	"quern/internal/faulty"
 	"quern/internal/testmodel"
 )
 
-// The test binary is also quern: with this variable set it is nothing else.
-const childEnv = "QUERN_TEST_CHILD"
+// The test binary is also quern: with the first variable set it is nothing else.
+// The second makes it end before the given step that touches the disk, as dead
+// as by kill -9: nothing that was deferred is run.
+const (
+	childEnv = "QUERN_TEST_CHILD"
+	dieEnv   = "QUERN_TEST_DIE"
+	dieCode  = 99
+)
 
 func TestMain(m *testing.M) {
+	if steps, err := strconv.Atoi(os.Getenv(dieEnv)); err == nil {
+		p := newProgram(os.Args, os.Stdin, os.Stdout, os.Stderr)
+		count := faulty.FailOnce(steps, faulty.ErrInjected)
+		few := fewSteps{}
+		p.hooks.before = func(s atomicfile.Step, path string) error {
+			if !few.enough(s, path) && count.Next() != nil {
+				os.Exit(dieCode)
+			}
+			return nil
+		}
+		os.Exit(p.run(context.Background()))
+	}
 	if os.Getenv(childEnv) != "" {
 		main()
 	}
