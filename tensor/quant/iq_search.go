@@ -121,7 +121,7 @@ func (f *latticeFit) fit(g *latticeGroup) (scale float32, ok bool) {
 	g.codes = [32]uint8{}
 	if f.positive {
 		var unused [32]uint8
-		scale = fitPositive(f.top+2, g.x[:f.group], g.w[:f.group], unused[:])
+		scale = fitPositive(f.top+2, g.x[:f.group], g.w[:f.group], unused[:], false)
 		ref = float32(scale * float32(f.top+1))
 		if ref <= 0 {
 			return 0, false

@@ -2842,3 +2842,90 @@ codesIQ4AVX2Loop:
 	JNZ          codesIQ4AVX2Loop
 	VZEROUPPER
 	RET
+
+// func positiveTrialsAVX2(mse *[8]float32, by *[8]float32, x *float32, w *float32, n int, top int32)
+// Requires: AVX, AVX2
+TEXT ·positiveTrialsAVX2(SB), NOSPLIT, $0-44
+	MOVQ         x+16(FP), AX
+	MOVQ         w+24(FP), CX
+	MOVQ         n+32(FP), DX
+	VBROADCASTSS roundMagic<>+0(SB), Y0
+	VBROADCASTSS mantissa<>+0(SB), Y1
+	VBROADCASTSS twoTo23<>+0(SB), Y2
+	VBROADCASTSS oneFloat1<>+0(SB), Y5
+	VXORPS       Y6, Y6, Y6
+	VBROADCASTSS top+40(FP), Y3
+	VBROADCASTSS nearestBias<>+0(SB), Y4
+	VPADDD       Y4, Y3, Y3
+	MOVQ         by+8(FP), BX
+	VMOVUPS      (BX), Y4
+	VDIVPS       Y4, Y5, Y5
+
+positiveTrialsAVX2Loop:
+	VBROADCASTSS (AX), Y7
+	VBROADCASTSS (CX), Y8
+	VMULPS       Y7, Y4, Y9
+	VADDPS       Y0, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPMINSD      Y3, Y9, Y9
+	VPOR         Y2, Y9, Y9
+	VSUBPS       Y0, Y9, Y9
+	VMULPS       Y9, Y5, Y9
+	VSUBPS       Y9, Y7, Y7
+	VMULPS       Y7, Y8, Y8
+	VMULPS       Y7, Y8, Y8
+	VADDPS       Y8, Y6, Y6
+	ADDQ         $+4, AX
+	ADDQ         $+4, CX
+	DECQ         DX
+	JNZ          positiveTrialsAVX2Loop
+	MOVQ         mse+0(FP), AX
+	VMOVUPS      Y6, (AX)
+	VZEROUPPER
+	RET
+
+// func symmetricTrialsAVX2(sumlx *[8]float32, suml2 *[8]float32, by *[8]float32, x *float32, w *float32, n int, lo int32, hi int32)
+// Requires: AVX, AVX2
+TEXT ·symmetricTrialsAVX2(SB), NOSPLIT, $0-56
+	MOVQ         x+24(FP), AX
+	MOVQ         w+32(FP), CX
+	MOVQ         n+40(FP), DX
+	VBROADCASTSS roundMagic<>+0(SB), Y0
+	VBROADCASTSS mantissa<>+0(SB), Y1
+	VBROADCASTSS twoTo23<>+0(SB), Y2
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VBROADCASTSS nearestBias<>+0(SB), Y5
+	VBROADCASTSS lo+48(FP), Y3
+	VBROADCASTSS hi+52(FP), Y4
+	VPADDD       Y5, Y3, Y3
+	VPADDD       Y5, Y4, Y4
+	MOVQ         by+16(FP), BX
+	VMOVUPS      (BX), Y5
+
+symmetricTrialsAVX2Loop:
+	VBROADCASTSS (AX), Y8
+	VBROADCASTSS (CX), Y9
+	VMULPS       Y8, Y5, Y10
+	VADDPS       Y0, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPMAXSD      Y3, Y10, Y10
+	VPMINSD      Y4, Y10, Y10
+	VPOR         Y2, Y10, Y10
+	VSUBPS       Y0, Y10, Y10
+	VMULPS       Y9, Y8, Y8
+	VMULPS       Y10, Y8, Y8
+	VADDPS       Y8, Y6, Y6
+	VMULPS       Y10, Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VADDPS       Y9, Y7, Y7
+	ADDQ         $+4, AX
+	ADDQ         $+4, CX
+	DECQ         DX
+	JNZ          symmetricTrialsAVX2Loop
+	MOVQ         sumlx+0(FP), AX
+	VMOVUPS      Y6, (AX)
+	MOVQ         suml2+8(FP), AX
+	VMOVUPS      Y7, (AX)
+	VZEROUPPER
+	RET

@@ -140,14 +140,8 @@ func (s *lanes) symmetric16(g *groups, x, weights []float32, sigma2 float32, n i
 	}
 	if s.fit != nil || s.n != n {
 		s.fit, s.n = nil, n
-		s.candidates[0], s.candidates[1], s.candidates[2] = -float32(n), float32(n-1), -float32(n)
-		at := 3
-		for is := int32(-9); is <= 9; is++ {
-			if is != 0 {
-				s.candidates[at] = -(float32(n) + float32(0.1*float32(is)))
-				at++
-			}
-		}
+		s.candidates[0], s.candidates[1] = -float32(n), float32(n-1)
+		symmetricNumerators(s.candidates[2:], n)
 	}
 	if !fitSymmetricAVX2(&s.sets[0].x[0][0], 2, 16, &s.candidates[0], 19) {
 		return false
@@ -157,6 +151,60 @@ func (s *lanes) symmetric16(g *groups, x, weights []float32, sigma2 float32, n i
 		s.store(g, 8*i, i)
 	}
 	return true
+}
+
+// symmetricNumerators gives the 19 numerators of fitSymmetric, the middle one
+// first.
+func symmetricNumerators(dst []float32, n int32) {
+	dst = dst[:19]
+	dst[0] = -float32(n)
+	at := 1
+	for is := int32(-9); is <= 9; is++ {
+		if is != 0 {
+			dst[at] = -(float32(n) + float32(0.1*float32(is)))
+			at++
+		}
+	}
+}
+
+// symmetricScales is fitSymmetric for one group, with candidates in lanes.
+func (s *lanes) symmetricScales(n int32, x, w []float32, l []uint8) float32 {
+	extreme, amax := argAbs(x)
+	if amax < groupEps {
+		clear(l[:len(x)])
+		return 0
+	}
+	var by, sumlx, suml2 [3][8]float32
+	var flat [24]float32
+	symmetricNumerators(flat[:], n)
+	for i, v := range flat {
+		by[i/8][i%8] = v / extreme
+	}
+	for i := range by {
+		symmetricTrialsAVX2(&sumlx[i], &suml2[i], &by[i], &x[0], &w[:len(x)][0], len(x), -n, n-1)
+	}
+	at := by[0][0]
+	var scale float32
+	if suml2[0][0] != 0 {
+		scale = sumlx[0][0] / suml2[0][0]
+	}
+	best := float32(scale * sumlx[0][0])
+	for i := 1; i < 19; i++ {
+		lx, l2 := sumlx[i/8][i%8], suml2[i/8][i%8]
+		if l2 > 0 && lx*lx > best*l2 {
+			at = by[i/8][i%8]
+			scale = lx / l2
+			best = float32(scale * lx)
+		}
+	}
+	for i, v := range x {
+		l[i] = uint8(clamp(nearest(float32(at*v)), -n, n-1) + n)
+	}
+	return scale
+}
+
+func positiveTrialsFast(mse, by *[8]float32, n int32, x, w []float32) {
+	positiveTrialsAVX2(mse, by, &x[0], &w[:len(x)][0], len(x), n)
 }
 
 // sweep16 is fitSweep for the 16 groups of a superblock of Q3_K.

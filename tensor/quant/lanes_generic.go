@@ -18,3 +18,11 @@ func (*lanes) iq4Blocks([]byte, []float32, []float32) bool                    { 
 func (*lanes) iq4Codes([]byte, []float32, *[8]float32) {}
 func (*lanes) recode(*[256]uint8, []float32, *groups, *[16]float32, *[16]float32, int, int32, int32) {
 }
+
+func (*lanes) symmetricScales(n int32, x, w []float32, l []uint8) float32 {
+	return fitSymmetric(n, x, w, l)
+}
+
+func positiveTrialsFast(mse, by *[8]float32, n int32, x, w []float32) {
+	positiveTrials(mse, by, n, x, w)
+}

@@ -52,8 +52,8 @@ func encodeQ2_K(dst []byte, src, weights []float32, fast bool) {
 			putScale(dst[80:], roundScales(low[:], g.scales[:], 15))
 			putScale(dst[82:], roundScales(high[:], g.mins[:], 15))
 		} else {
-			putScale(dst[80:], fitPositive(15, g.scales[:], g.sums[:], low[:]))
-			putScale(dst[82:], fitPositive(15, g.mins[:], g.sums[:], high[:]))
+			putScale(dst[80:], fitPositive(15, g.scales[:], g.sums[:], low[:], inLanes))
+			putScale(dst[82:], fitPositive(15, g.mins[:], g.sums[:], high[:], inLanes))
 			weights = weights[256:]
 		}
 		d, dmin := getScale(dst[80:]), getScale(dst[82:])

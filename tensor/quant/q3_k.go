@@ -64,10 +64,14 @@ func encodeQ3_KBlock(dst []byte, x, weights []float32, s *lanes) {
 	} else {
 		sigma2 := 2 * sumSquares(x) / 256
 		inLanes = s != nil && s.symmetric16(&g, x, weights, sigma2, 4)
-		if !inLanes {
+		var d float32
+		if inLanes {
+			d = s.symmetricScales(32, g.scales[:], g.sums[:], codes[:])
+		} else {
 			searchQ3_K(&g, &l, x, weights, sigma2)
+			d = fitSymmetric(32, g.scales[:], g.sums[:], codes[:])
 		}
-		putScale(dst[108:], fitSymmetric(32, g.scales[:], g.sums[:], codes[:]))
+		putScale(dst[108:], d)
 	}
 	clear(dst[96:108])
 	for j, c := range codes {

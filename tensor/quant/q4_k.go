@@ -41,13 +41,7 @@ func (q4_K) Decode(dst []float32, src []byte) {
 func (q4_K) EncodeRow(dst []byte, src, weights []float32) { encodeQ4_K(dst, src, weights, useAVX2) }
 
 func encodeQ4_K(dst []byte, src, weights []float32, fast bool) {
-	encodeMinBlocks(src, weights, &q4Fit, 15, fast, func(head *[16]byte, l *[256]uint8) {
-		copy(dst, head[:])
-		for p := range 4 {
-			packHalves(dst[16+32*p:], l[64*p:])
-		}
-		dst = dst[144:]
-	})
+	encodeMinBlocks(dst, src, weights, &q4Fit, 15, fast)
 }
 
 // getScaleMin reads the 6-bit scale and minimum of block j.
@@ -67,12 +61,10 @@ func putScaleMins(sc []byte, scales, mins *[8]uint8) {
 	}
 }
 
-// encodeMinBlocks is the part that Q4_K and Q5_K share: scales, minima and
-// codes 0..n of 8 blocks of 32 for each superblock. put takes d, dmin and the 12
-// scale bytes, and the codes.
-func encodeMinBlocks(src, weights []float32, fit *affineFit, n int32, fast bool, put func(*[16]byte, *[256]uint8)) {
+// encodeMinBlocks encodes Q4_K, codes to n = 15, and Q5_K, to 31, whose fifth
+// bits lie between the scales and the nibbles.
+func encodeMinBlocks(dst []byte, src, weights []float32, fit *affineFit, n int32, fast bool) {
 	var l [256]uint8
-	var head [16]byte
 	s := newLanes(fast)
 	if weights != nil {
 		fit = &importanceFit
@@ -86,7 +78,7 @@ func encodeMinBlocks(src, weights []float32, fit *affineFit, n int32, fast bool,
 			if !inLanes {
 				searchMinBlocks(&g[i], &l, x, weights, fit, n)
 			}
-			ds, ms := finishMinBlocks(&head, &g[i], weights != nil, n)
+			ds, ms := finishMinBlocks(dst[:16], &g[i], weights != nil, n, inLanes)
 			if inLanes {
 				s.recode(&l, x, &g[i], &ds, &ms, 32, 0, n)
 			} else {
@@ -94,20 +86,27 @@ func encodeMinBlocks(src, weights []float32, fit *affineFit, n int32, fast bool,
 					recode(l[32*b:32*b+32], x[32*b:], ds[2*b], ms[2*b], n)
 				}
 			}
-			put(&head, &l)
-			src, weights = src[256:], after(weights, 256)
+			dst = dst[16:]
+			if n == 31 {
+				packPlanes(dst, &l, 4)
+				dst = dst[32:]
+			}
+			for p := range 4 {
+				packHalves(dst[32*p:], l[64*p:])
+			}
+			dst, src, weights = dst[128:], src[256:], after(weights, 256)
 		}
 	}
 }
 
 // finishMinBlocks writes the scales and minima that the searches found, and
 // gives those that were stored, two entries a block.
-func finishMinBlocks(head *[16]byte, g *groups, weighted bool, n int32) (ds, ms [16]float32) {
+func finishMinBlocks(head []byte, g *groups, weighted bool, n int32, fast bool) (ds, ms [16]float32) {
 	var sc, mc [8]uint8
 	scales, mins, sums := g.scales[:8], g.mins[:8], g.sums[:8]
 	if weighted {
-		putScale(head[:], fitPositive(63, scales, sums, sc[:]))
-		putScale(head[2:], fitPositive(63, mins, sums, mc[:]))
+		putScale(head, fitPositive(63, scales, sums, sc[:], fast))
+		putScale(head[2:], fitPositive(63, mins, sums, mc[:], fast))
 		if n == 31 {
 			// A fit may be negative and leave a code near 255. ggml bounds it
 			// in Q5_K; in Q4_K it runs over the upper bits of block j+4.
@@ -116,11 +115,11 @@ func finishMinBlocks(head *[16]byte, g *groups, weighted bool, n int32) (ds, ms 
 			}
 		}
 	} else {
-		putScale(head[:], roundScales(sc[:], scales, 63))
+		putScale(head, roundScales(sc[:], scales, 63))
 		putScale(head[2:], roundScales(mc[:], mins, 63))
 	}
 	putScaleMins(head[4:16], &sc, &mc)
-	d, dmin := getScale(head[:]), getScale(head[2:])
+	d, dmin := getScale(head), getScale(head[2:])
 	for b := range 8 {
 		sc, m := getScaleMin(head[4:16], b)
 		ds[2*b], ms[2*b] = float32(d*float32(sc)), float32(dmin*float32(m))

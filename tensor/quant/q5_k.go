@@ -37,12 +37,5 @@ func (q5_K) Decode(dst []float32, src []byte) {
 func (q5_K) EncodeRow(dst []byte, src, weights []float32) { encodeQ5_K(dst, src, weights, useAVX2) }
 
 func encodeQ5_K(dst []byte, src, weights []float32, fast bool) {
-	encodeMinBlocks(src, weights, &q5Fit, 31, fast, func(head *[16]byte, l *[256]uint8) {
-		copy(dst, head[:])
-		packPlanes(dst[16:], l, 4)
-		for p := range 4 {
-			packHalves(dst[48+32*p:], l[64*p:])
-		}
-		dst = dst[176:]
-	})
+	encodeMinBlocks(dst, src, weights, &q5Fit, 31, fast)
 }

@@ -142,7 +142,7 @@ func fitAffine(fit *affineFit, n int32, x, w []float32, l []uint8) (scale, m flo
 
 // fitPositive finds a scale for codes 0..n of values that are not negative: the
 // best of nine roundings, then up to five sweeps that move single codes.
-func fitPositive(n int32, x, w []float32, l []uint8) float32 {
+func fitPositive(n int32, x, w []float32, l []uint8, fast bool) float32 {
 	var hi float32
 	for _, v := range x {
 		if v > hi {
@@ -161,24 +161,23 @@ func fitPositive(n int32, x, w []float32, l []uint8) float32 {
 		d := v - float32(scale*float32(l[i]))
 		best += float32(float32(w[i]*d) * d)
 	}
-	for is := int32(-4); is <= 4; is++ {
-		if is == 0 {
-			continue
+	var by, mse [8]float32
+	for i := range by {
+		is := int32(i) - 4
+		if is >= 0 {
+			is++
 		}
-		ti := (float32(0.1*float32(is)) + float32(n)) / hi
-		ts := 1 / ti
-		var mse float32
-		for i, v := range x {
-			q := nearest(float32(ti * v))
-			if q > n {
-				q = n
-			}
-			d := v - float32(ts*float32(q))
-			mse += float32(float32(w[i]*d) * d)
-		}
-		if mse < best {
-			best = mse
-			iscale = ti
+		by[i] = (float32(0.1*float32(is)) + float32(n)) / hi
+	}
+	if fast {
+		positiveTrialsFast(&mse, &by, n, x, w)
+	} else {
+		positiveTrials(&mse, &by, n, x, w)
+	}
+	for i, e := range mse {
+		if e < best {
+			best = e
+			iscale = by[i]
 		}
 	}
 	var sumlx, suml2 float32
@@ -223,4 +222,21 @@ func fitPositive(n int32, x, w []float32, l []uint8) float32 {
 		return sumlx / suml2
 	}
 	return 0
+}
+
+// positiveTrials gives the errors of eight ways to round.
+func positiveTrials(mse, by *[8]float32, n int32, x, w []float32) {
+	for k, ti := range by {
+		ts := 1 / ti
+		var e float32
+		for i, v := range x {
+			q := nearest(float32(ti * v))
+			if q > n {
+				q = n
+			}
+			d := v - float32(ts*float32(q))
+			e += float32(float32(w[i]*d) * d)
+		}
+		mse[k] = e
+	}
 }

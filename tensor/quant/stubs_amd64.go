@@ -119,3 +119,14 @@ func fitIQ4AVX2(s *float32, n int) bool
 //
 //go:noescape
 func codesIQ4AVX2(dst *byte, x *float32, by *float32, blocks int, step int)
+
+// positiveTrialsAVX2 is positiveTrials for n values.
+//
+//go:noescape
+func positiveTrialsAVX2(mse *[8]float32, by *[8]float32, x *float32, w *float32, n int, top int32)
+
+// symmetricTrialsAVX2 gives the sums of fitSymmetric's pass over n values for eight
+// candidates.
+//
+//go:noescape
+func symmetricTrialsAVX2(sumlx *[8]float32, suml2 *[8]float32, by *[8]float32, x *float32, w *float32, n int, lo int32, hi int32)

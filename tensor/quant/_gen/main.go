@@ -33,6 +33,8 @@ func main() {
 	fitSweep()
 	fitIQ4()
 	codesIQ4()
+	positiveTrials()
+	symmetricTrials()
 	Generate()
 }
 
