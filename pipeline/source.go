@@ -35,7 +35,8 @@ type Source struct {
 	// Digest computes the SHA-256 of the local files that have none, once, and
 	// remembers it. It is nil when all are known.
 	Digest func(ctx context.Context) error
-	// Read counts the bytes of weights read so far, hashing left out.
+	// Read counts the bytes of weights read so far, hashing left out. A plain
+	// file has none.
 	Read func() int64
 	// Check fails if a local file has changed since it was opened.
 	Check func() error

@@ -85,6 +85,7 @@ func TestPresets(t *testing.T) {
 				weighted++
 			}
 			t.Run(strings.TrimSpace(fmt.Sprint(model, " ", r.FType, " ", r.Imatrix)), func(t *testing.T) {
+				t.Parallel()
 				res, err := tryText(t, r.recipe(dir), pipeline.BuildOptions{})
 				if r.Error != "" {
 					if err == nil {

@@ -129,8 +129,10 @@ func open(ctx context.Context, env Env, s recipes.Source) (*pipeline.Source, err
 func (d *folder) describe(src *pipeline.Source) *pipeline.Source {
 	src.Refresh = func() { src.Files, src.Local = d.sourceFiles(), d.local() }
 	src.Refresh()
-	opened := d.read.Load() // headers
-	src.Read = func() int64 { return d.read.Load() - opened }
+	if src.Model != nil {
+		opened := d.read.Load() // headers
+		src.Read = func() int64 { return d.read.Load() - opened }
+	}
 	src.Check = d.check
 	src.Close = d.close
 	src.Digest = func(ctx context.Context) error {
