@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"quern/artifacts"
 	"quern/model"
@@ -14,36 +15,53 @@ import (
 
 // FromStore opens artifact: sources out of a store. A reference is the name of a
 // build, or NAME/FILE for one of several outputs.
-func FromStore(s artifacts.ReadStore) Artifacts { return stored{s} }
+func FromStore(s artifacts.ReadStore) Artifacts {
+	return &stored{s: s, builds: map[string]found{}, proved: map[artifacts.Digest]bool{}}
+}
 
-type stored struct{ s artifacts.ReadStore }
+// stored remembers what names stood for, so that a build that opens its sources
+// twice means the same, and which blobs it has hashed.
+type stored struct {
+	s artifacts.ReadStore
 
-func (a stored) Artifact(ctx context.Context, name, ref string, h Headers) (*pipeline.Source, error) {
-	d, file, err := a.resolve(ctx, ref)
+	mu     sync.Mutex
+	builds map[string]found
+	proved map[artifacts.Digest]bool
+}
+
+// found is what a reference led to.
+type found struct {
+	build artifacts.Digest
+	out   artifacts.BuildOutput
+}
+
+func (a *stored) Artifact(ctx context.Context, name, ref string, h Headers) (*pipeline.Source, error) {
+	f, err := a.find(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
-	b, err := artifacts.ReadBuild(ctx, a.s, d)
+	blob, err := a.s.Open(ctx, f.out.Digest)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("artifact %s: %s: %w", ref, f.out.File, err)
 	}
-	out, err := pickOutput(b, file)
-	if err != nil {
-		return nil, fmt.Errorf("artifact %s: %w", ref, err)
-	}
-	blob, err := a.s.Open(ctx, out.Digest)
-	if err != nil {
-		return nil, fmt.Errorf("artifact %s: %s: %w", ref, out.File, err)
-	}
+	content := tensor.ReaderAtBlob(f.out.File, blob, blob.Size())
 	src := &pipeline.Source{
-		Commit: d.Digest.Hex(),
-		Files:  []pipeline.SourceFile{{Path: out.File, Size: out.Size, SHA256: out.Digest.Hex()}},
+		Commit: f.build.Hex(),
+		Files:  []pipeline.SourceFile{{Path: f.out.File, Size: f.out.Size}},
 		Close:  blob.Close,
 	}
-	open := func(context.Context, string) (tensor.Blob, error) {
-		return marked{tensor.ReaderAtBlob(out.File, blob, blob.Size())}, nil
+	if a.isProved(f.out.Digest) {
+		src.Files[0].SHA256 = f.out.Digest.Hex()
 	}
-	m, _, err := model.LoadGGUF(ctx, out.File, open, h.gguf(name, tensor.Derive("file", out.Digest.Hex())))
+	src.Digest = func(ctx context.Context) error {
+		if err := a.prove(ctx, f.out.Digest, content); err != nil {
+			return fmt.Errorf("artifact %s: %s: %w", ref, f.out.File, err)
+		}
+		src.Files[0].SHA256 = f.out.Digest.Hex()
+		return nil
+	}
+	open := func(context.Context, string) (tensor.Blob, error) { return marked{content}, nil }
+	m, _, err := model.LoadGGUF(ctx, f.out.File, open, h.gguf(name, tensor.Derive("file", f.out.Digest.Hex())))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("artifact %s: %w", ref, err), blob.Close())
 	}
@@ -51,9 +69,60 @@ func (a stored) Artifact(ctx context.Context, name, ref string, h Headers) (*pip
 	return src, nil
 }
 
+// ErrDamaged marks an artifact whose bytes are not those that were kept.
+var ErrDamaged = errors.New("the store's copy is damaged")
+
+// prove hashes a blob: the store says what it is, the disk may have changed it.
+func (a *stored) prove(ctx context.Context, want artifacts.Digest, content tensor.Blob) error {
+	if a.isProved(want) {
+		return nil
+	}
+	got, err := hashBlob(ctx, content)
+	if err != nil {
+		return err
+	}
+	if got != want {
+		return fmt.Errorf("%w: SHA-256 is %s, not %s; quern store verify finds what else is, and building the artifact again makes it whole", ErrDamaged, got.Hex(), want.Hex())
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.proved[want] = true
+	return nil
+}
+
+func (a *stored) isProved(d artifacts.Digest) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.proved[d]
+}
+
+// find gives the output that a reference means.
+func (a *stored) find(ctx context.Context, ref string) (found, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if f, ok := a.builds[ref]; ok {
+		return f, nil
+	}
+	d, file, err := a.resolve(ctx, ref)
+	if err != nil {
+		return found{}, err
+	}
+	b, err := artifacts.ReadBuild(ctx, a.s, d)
+	if err != nil {
+		return found{}, err
+	}
+	out, err := pickOutput(b, file)
+	if err != nil {
+		return found{}, fmt.Errorf("artifact %s: %w", ref, err)
+	}
+	f := found{d.Digest, *out}
+	a.builds[ref] = f
+	return f, nil
+}
+
 // resolve finds the build of a reference. A name may hold slashes itself, so
 // the whole is tried first.
-func (a stored) resolve(ctx context.Context, ref string) (artifacts.Descriptor, string, error) {
+func (a *stored) resolve(ctx context.Context, ref string) (artifacts.Descriptor, string, error) {
 	d, err := a.s.Resolve(ctx, ref)
 	if err == nil {
 		return d, "", nil

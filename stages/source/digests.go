@@ -4,7 +4,6 @@ import (
 	"context"
 	"io/fs"
 	"sync"
-	"time"
 
 	"quern/internal/digest"
 	"quern/tensor"
@@ -32,9 +31,8 @@ type Digests struct {
 }
 
 type seenFile struct {
-	size int64
-	mod  time.Time
-	sum  digest.Digest
+	st  fs.FileInfo
+	sum digest.Digest
 }
 
 // known gives the digest of the file with that stat, or false.
@@ -42,7 +40,7 @@ func (d *Digests) known(path string, st fs.FileInfo) (digest.Digest, bool) {
 	d.mu.Lock()
 	s, ok := d.seen[path]
 	d.mu.Unlock()
-	if ok && s.size == st.Size() && s.mod.Equal(st.ModTime()) {
+	if ok && sameState(s.st, st) {
 		return s.sum, true
 	}
 	if d.Keeper == nil {
@@ -69,7 +67,7 @@ func (d *Digests) sum(ctx context.Context, path string, st fs.FileInfo, blob ten
 	if d.seen == nil {
 		d.seen = map[string]seenFile{}
 	}
-	d.seen[path] = seenFile{st.Size(), st.ModTime(), sum}
+	d.seen[path] = seenFile{st, sum}
 	return sum, nil
 }
 

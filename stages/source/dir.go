@@ -208,6 +208,9 @@ func (d *folder) Open(ctx context.Context, p string) (tensor.Blob, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o, ok := d.opened[p]; ok && !sameState(st, o.stat) {
+		return nil, changed(full, o.stat, st) // since it was read whole
+	}
 	blob, err := tensor.OpenFile(full)
 	if err != nil {
 		return nil, err
@@ -312,13 +315,22 @@ var ErrChanged = errors.New("the file changed during the build")
 func unchanged(full string, was fs.FileInfo) error {
 	st, err := os.Stat(full)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrChanged, err)
 	}
-	if st.Size() != was.Size() || !st.ModTime().Equal(was.ModTime()) {
-		return fmt.Errorf("%s: %w: %d bytes of %s before, %d bytes of %s now; build again when it is at rest",
-			full, ErrChanged, was.Size(), was.ModTime().UTC().Format("15:04:05.000"), st.Size(), st.ModTime().UTC().Format("15:04:05.000"))
+	if !sameState(st, was) {
+		return changed(full, was, st)
 	}
 	return nil
+}
+
+// sameState: the same file, also after a rename over it, with no write between.
+func sameState(a, b fs.FileInfo) bool {
+	return a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && os.SameFile(a, b)
+}
+
+func changed(full string, was, is fs.FileInfo) error {
+	return fmt.Errorf("%s: %w: %d bytes of %s before, %d bytes of %s now; build again when it is at rest",
+		full, ErrChanged, was.Size(), was.ModTime().UTC().Format("15:04:05.000"), is.Size(), is.ModTime().UTC().Format("15:04:05.000"))
 }
 
 func (d *folder) close() error {

@@ -75,7 +75,11 @@ func Open(ctx context.Context, env Env, list []recipes.Source) ([]*pipeline.Sour
 					o.Close()
 				}
 			}
-			return nil, fmt.Errorf("%s: source %s: %w", s.Pos, s.Name, pipeline.SourceFault(err))
+			err = fmt.Errorf("source %s: %w", s.Name, pipeline.SourceFault(err))
+			if s.Pos.File != "" {
+				err = fmt.Errorf("%s: %w", s.Pos, err)
+			}
+			return nil, err
 		}
 		src.Name, src.Kind, src.Ref = s.Name, string(s.Kind), s.Value
 		out = append(out, src)
