@@ -35,7 +35,7 @@ digests: ## equal bytes: amd64, GOAMD64=v3, noasm, arm64 under qemu-user; 1, 2, 
 
 cross: ## the platforms that releases are made for
 	for p in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64; do \
-		echo $$p; CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -trimpath -o /dev/null ./cmd/quern || exit 1; done
+		echo $$p; CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -o /dev/null ./cmd/quern || exit 1; done
 
 bench: build ## speeds beside their yardsticks, see docs/benchmarks.md
 	$(GO) test -run '^$$' -bench . -benchtime 2s ./tensor/quant

@@ -11,7 +11,7 @@ trap 'rm -rf "$work"' EXIT
 build() { # name, then environment and flags
 	name=$1
 	shift
-	env CGO_ENABLED=0 "$@" -trimpath -o "$work/$name" ./cmd/quern
+	env CGO_ENABLED=0 "$@" -o "$work/$name" ./cmd/quern
 }
 build amd64 GOARCH=amd64 "$GO" build
 build v3 GOARCH=amd64 GOAMD64=v3 "$GO" build
