@@ -264,7 +264,11 @@ func inspectKMCU(ctx context.Context, name string, blob tensor.Blob) (*inspectio
 // inspectModel shows an opened Hugging Face model or GGUF file of a source.
 func inspectModel(ctx context.Context, src *pipeline.Source) (*inspection, error) {
 	m := src.Model
-	doc := &inspection{Name: m.Name, Commit: src.Commit, Tensors: listTensors(m.Tensors, true)}
+	tensors := m.Tensors
+	if m.Stored != nil {
+		tensors = m.Stored // 8-bit floats and their scales, as the files have them
+	}
+	doc := &inspection{Name: m.Name, Commit: src.Commit, Tensors: listTensors(tensors, true)}
 	for _, f := range src.Files {
 		doc.Size += f.Size
 	}
@@ -287,7 +291,7 @@ func inspectModel(ctx context.Context, src *pipeline.Source) (*inspection, error
 			doc.Details = append(doc.Details, field{key, n})
 		}
 	}
-	doc.Details = append(doc.Details, field{"tensors", len(m.Tensors)}, field{"weights", weights(m.Tensors)})
+	doc.Details = append(doc.Details, field{"tensors", len(tensors)}, field{"weights", weights(m.Tensors)})
 	return doc, nil
 }
 
