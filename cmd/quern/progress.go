@@ -123,6 +123,7 @@ type bar struct {
 	w    io.Writer // for the bar
 	text io.Writer // for lines
 	bar  *progressbar.ProgressBar
+	name string // of the output
 }
 
 func (b *bar) Event(e pipeline.Event) {
@@ -139,6 +140,7 @@ func (b *bar) Event(e pipeline.Event) {
 		fmt.Fprintln(b.text, e.Message)
 	case pipeline.EventOutput:
 		b.finish()
+		b.name = e.Output
 		b.bar = progressbar.NewOptions64(e.Total,
 			progressbar.OptionSetWriter(b.w), progressbar.OptionShowBytes(true), progressbar.OptionUseIECUnits(true),
 			progressbar.OptionSetDescription(e.Output), progressbar.OptionThrottle(100*time.Millisecond),
@@ -146,6 +148,12 @@ func (b *bar) Event(e pipeline.Event) {
 	case pipeline.EventProgress:
 		if b.bar != nil {
 			_ = b.bar.Set64(e.Done)
+		}
+	case pipeline.EventFetch:
+		if b.bar != nil && e.Done < e.Total {
+			b.bar.Describe(fmt.Sprintf("%s, fetched %s of %s", b.name, bytesText(e.Done), bytesText(e.Total)))
+		} else if b.bar != nil {
+			b.bar.Describe(b.name)
 		}
 	case pipeline.EventDone:
 		b.finish()
