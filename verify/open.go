@@ -45,16 +45,28 @@ func Sniff(ctx context.Context, name string, b tensor.Blob) (Format, error) {
 	return "", fmt.Errorf("%s: %w: it starts with %q; GGUF, KMCU and safetensors files are read", name, ErrFormat, head)
 }
 
+// OpenOptions change how a file is opened. The zero value is right for most.
+type OpenOptions struct {
+	// MaxHeader is the longest header accepted, in bytes; 0 means the
+	// format's own limit.
+	MaxHeader int64
+}
+
 // Tensors opens a file of any known format strictly and gives its tensors in
 // file order.
 func Tensors(ctx context.Context, name string, b tensor.Blob) (Format, []*tensor.Tensor, error) {
+	return TensorsWith(ctx, name, b, OpenOptions{})
+}
+
+// TensorsWith is Tensors with options.
+func TensorsWith(ctx context.Context, name string, b tensor.Blob, opt OpenOptions) (Format, []*tensor.Tensor, error) {
 	f, err := Sniff(ctx, name, b)
 	if err != nil {
 		return "", nil, err
 	}
 	switch f {
 	case GGUF:
-		file, err := gguf.Open(ctx, name, b, gguf.Options{})
+		file, err := gguf.Open(ctx, name, b, gguf.Options{MaxHeader: opt.MaxHeader})
 		if err != nil {
 			return f, nil, err
 		}
@@ -71,7 +83,7 @@ func Tensors(ctx context.Context, name string, b tensor.Blob) (Format, []*tensor
 		}
 		return f, ts, nil
 	}
-	file, err := safetensors.Open(ctx, name, b, safetensors.Options{})
+	file, err := safetensors.Open(ctx, name, b, safetensors.Options{MaxHeader: opt.MaxHeader})
 	if err != nil {
 		return f, nil, err
 	}

@@ -32,6 +32,7 @@ func verifyCommand() *cli.Command {
 		&cli.Float64Flag{Name: "min-snr", Usage: "fail when a tensor's signal-to-noise ratio is under this many `DECIBELS`"},
 		&cli.StringFlag{Name: "html", Usage: "write the report as a page to `FILE`"},
 		&cli.StringFlag{Name: "parquet", Usage: "write the report as a Parquet table to `FILE`"},
+		&cli.BoolFlag{Name: "no-store", Usage: "do not ask the store what it knows of the file"},
 		jsonFlag(), progressFlag(), storeFlag(),
 	}
 	return &cli.Command{
@@ -68,7 +69,11 @@ func runVerify(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	v := &verifier{c: c, e: e, events: rep, opt: verify.Options{Jobs: workers, Memory: mem}}
+	h, err := headers(c)
+	if err != nil {
+		return err
+	}
+	v := &verifier{c: c, e: e, events: rep, opt: verify.Options{Jobs: workers, Memory: mem}, open: verify.OpenOptions{MaxHeader: h.Max}}
 	report, err := v.run(c.Context, file)
 	if report == nil {
 		return err
@@ -84,6 +89,7 @@ type verifier struct {
 	e      *environment
 	events pipeline.Events
 	opt    verify.Options
+	open   verify.OpenOptions
 }
 
 // run makes the report. It comes with an error when the file is not what it
@@ -94,7 +100,7 @@ func (v *verifier) run(ctx context.Context, file string) (*verify.Report, error)
 		return nil, fmt.Errorf("%w: %w", pipeline.ErrSource, err)
 	}
 	defer blob.Close()
-	format, got, err := verify.Tensors(ctx, filepath.Base(file), blob)
+	format, got, err := verify.TensorsWith(ctx, filepath.Base(file), blob, v.open)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errVerify, err)
 	}
@@ -120,8 +126,12 @@ func (v *verifier) run(ctx context.Context, file string) (*verify.Report, error)
 		report.Notes = append(report.Notes, "the store knows the file: it is output "+record.output.File+" of "+record.build.Name)
 	}
 	if g := v.c.String("golden"); g != "" {
-		if err := v.golden(ctx, got, blob, g); err != nil {
-			faults = append(faults, err)
+		differs, err := v.golden(ctx, got, blob, g)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", pipeline.ErrSource, err)
+		}
+		if differs != nil {
+			faults = append(faults, differs)
 		} else {
 			report.Notes = append(report.Notes, "equal to "+g+", byte for byte")
 		}
@@ -319,34 +329,35 @@ func recordedSteps(b *artifacts.Build) (*recipes.Recipe, error) {
 	return recipes.Parse(b.Name, text, recipes.Options{})
 }
 
-// golden demands equal bytes and finds the first tensor that differs.
-func (v *verifier) golden(ctx context.Context, got []*tensor.Tensor, blob tensor.Blob, golden string) error {
+// golden demands equal bytes and finds the first tensor that differs. err is
+// that a file could not be read.
+func (v *verifier) golden(ctx context.Context, got []*tensor.Tensor, blob tensor.Blob, golden string) (differs, err error) {
 	g, err := tensor.OpenFile(golden)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer g.Close()
 	a, err := sumBlob(ctx, blob)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	b, err := sumBlob(ctx, g)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if a == b {
-		return nil
+		return nil, nil
 	}
 	head := fmt.Sprintf("SHA-256 %s, the golden file %s has %s", a.Hex(), golden, b.Hex())
-	_, want, err := verify.Tensors(ctx, filepath.Base(golden), g)
+	_, want, err := verify.TensorsWith(ctx, filepath.Base(golden), g, v.open)
 	if err != nil {
-		return fmt.Errorf("%s; %w", head, err)
+		return fmt.Errorf("%s; %w", head, err), nil
 	}
 	where, err := verify.FirstDifference(ctx, got, want)
 	if err != nil {
-		return fmt.Errorf("%s; %w", head, err)
+		return nil, fmt.Errorf("%s; %w", head, err)
 	}
-	return fmt.Errorf("%s; %s", head, where)
+	return fmt.Errorf("%s; %s", head, where), nil
 }
 
 // write prints the report and writes the files asked for.

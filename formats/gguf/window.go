@@ -51,7 +51,7 @@ func (w *window) at(pos, n int64) ([]byte, error) {
 	end := pos + n
 	if end > int64(len(w.buf)) {
 		if end > w.max {
-			return nil, fmt.Errorf("%w: it needs %d bytes or more, the limit is %d; raise it with the header limit option if the file is right", ErrHeaderLimit, end, w.max)
+			return nil, fmt.Errorf("%w: it needs %d bytes or more, the limit is %d; if the file is right, raise it with --max-header", ErrHeaderLimit, end, w.max)
 		}
 		if err := w.grow(end); err != nil {
 			return nil, err

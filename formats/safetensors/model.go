@@ -131,7 +131,7 @@ func (m *Model) choose(ctx context.Context, fsys Files, have map[string]FileInfo
 	case len(top) == 0:
 		return nil, fmt.Errorf("%w: neither %s nor %s is there%s", ErrNoWeights, IndexName, SingleName, otherWeights(have))
 	}
-	return nil, fmt.Errorf("%w: %s is not there and %d files could be meant: %s; restore the index or ask for it to be rebuilt from the headers",
+	return nil, fmt.Errorf("%w: %s is not there and %d files could be meant: %s; restore the index or have it rebuilt from the headers with --rebuild-index",
 		ErrNoWeights, IndexName, len(top), some(top))
 }
 
@@ -166,7 +166,7 @@ func (m *Model) missing(have map[string]FileInfo) error {
 	msg := fmt.Sprintf("%s names %d shards, %d are missing: %s; they hold %d tensors: %s",
 		IndexName, len(m.Index.Shards), len(lost), some(lost), len(tensors), some(tensors))
 	if len(extra) > 0 {
-		msg += fmt.Sprintf("; files that it does not name: %s; if the index is stale, ask for it to be rebuilt from the headers", some(extra))
+		msg += fmt.Sprintf("; files that it does not name: %s; if the index is stale, have it rebuilt from the headers with --rebuild-index", some(extra))
 	}
 	return fmt.Errorf("%w: %s", ErrShards, msg)
 }
@@ -283,7 +283,7 @@ func (m *Model) agree() error {
 			j++
 		default:
 			if w[i].Shard != all[j].file {
-				return fmt.Errorf("%w: %s puts tensor %s in %s, it is in %s; if the index is stale, ask for it to be rebuilt from the headers",
+				return fmt.Errorf("%w: %s puts tensor %s in %s, it is in %s; if the index is stale, have it rebuilt from the headers with --rebuild-index",
 					ErrShards, m.Index.Name, clip(w[i].Tensor), w[i].Shard, all[j].file)
 			}
 			i++
@@ -298,7 +298,7 @@ func (m *Model) agree() error {
 		if len(extra) > 0 {
 			msg += fmt.Sprintf("; %d tensors of the shards are not in the index: %s", len(extra), some(extra))
 		}
-		return fmt.Errorf("%w: %s%s; if the index is stale, ask for it to be rebuilt from the headers", ErrShards, m.Index.Name, msg)
+		return fmt.Errorf("%w: %s%s; if the index is stale, have it rebuilt from the headers with --rebuild-index", ErrShards, m.Index.Name, msg)
 	}
 	switch {
 	case !m.Index.HasTotal:
