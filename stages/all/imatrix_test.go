@@ -12,11 +12,45 @@ import (
 	"testing"
 
 	"quern/hub"
+	"quern/model"
 	"quern/pipeline"
 	"quern/recipes"
 	"quern/stages/all"
+	"quern/stages/quantize"
 	"quern/stages/source"
+	"quern/stages/stagetest"
+	"quern/tensor"
 )
+
+// bound is a stage with its sources at hand.
+type bound struct {
+	*quantize.Stage
+	sources []*pipeline.Source
+}
+
+func (b bound) Plan(ctx context.Context, in *model.Model) (*model.Model, error) {
+	return b.PlanWith(ctx, in, b.sources)
+}
+
+// TestImatrixStage holds the weighted step against the suite of all stages.
+func TestImatrixStage(t *testing.T) {
+	matrix := func(change int) func() (pipeline.Stage, error) {
+		return func() (pipeline.Stage, error) {
+			b, err := os.ReadFile(testdata + "/convert/presets/stories-moe.imatrix.dat")
+			if err != nil {
+				return nil, err
+			}
+			// Values of the first entry, blk.0.attn_k.weight.
+			at := 4 + 4 + len("blk.0.attn_k.weight") + 8
+			for i := range change {
+				copy(b[at+4*i:], []byte{0, 0, 0, 0x44}) // 512
+			}
+			s, err := quantize.New(recipes.Quantize{Type: "Q4_0", Fallback: "F16", Imatrix: "im"})
+			return bound{s, []*pipeline.Source{{Name: "im", Content: tensor.BytesBlob("im", b)}}}, err
+		}
+	}
+	stagetest.Run(t, stagetest.Case{New: matrix(0), Other: matrix(20), Model: "stories-moe", Changes: true})
+}
 
 // TestImatrixSources reads a matrix from each kind of source and gets the file
 // that llama-quantize wrote; what was read is on record.
