@@ -349,6 +349,21 @@ func TestCacheLargeFileIsHashedLate(t *testing.T) {
 	if err := b.ReadAt(t.Context(), make([]byte, 10), freeHead); !errors.Is(err, ErrDigest) {
 		t.Errorf("weights offline: %v", err)
 	}
+	// Where only the blob's name says what it is, not even the header is
+	// believed.
+	trees := filepath.Join(c.repo, "trees")
+	if err := os.Rename(trees, trees+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if b, err = c.mustOpen(offline, inMemory).Open(t.Context(), weights); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.ReadAt(t.Context(), make([]byte, 10), 0); !errors.Is(err, ErrDigest) {
+		t.Errorf("header without a listing: %v", err)
+	}
+	if err := os.Rename(trees+".away", trees); err != nil {
+		t.Fatal(err)
+	}
 	s = c.mustOpen()
 	wantBytes(t, "header", read(t, s, weights, 0, 100), bad[:100])
 	if err := s.Finish(t.Context()); !errors.Is(err, ErrRepaired) {

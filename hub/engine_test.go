@@ -487,3 +487,23 @@ func TestLateBytesOfAnOldVersion(t *testing.T) {
 		}
 	}
 }
+
+// TestFinishWaitsForTheRest of a file that is fetched as a whole.
+func TestFinishWaitsForTheRest(t *testing.T) {
+	const size = 40 << 20
+	r := newRig(t, hubtest.Options{}, map[string]*hubtest.File{weights: hubtest.LFSReader(pattern{size}, size)})
+	s := r.snapshot(r.client(func(o *Options) { o.Concurrency = 1 }))
+	if err := s.Need(t.Context(), weights, []Range{{0, size}}); err != nil {
+		t.Fatal(err)
+	}
+	read(t, s, weights, 0, 10)
+	if s.Proved(weights) {
+		t.Error("proved by its head")
+	}
+	if err := s.Finish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !s.Proved(weights) {
+		t.Error("not proved when all was there")
+	}
+}

@@ -150,7 +150,6 @@ func worse(a, b *segment) bool {
 }
 
 func (m *memory) free(mf *memFile, s *segment) {
-	mf.advance()
 	m.used -= s.len()
 	mf.segs = slices.DeleteFunc(mf.segs, func(o *segment) bool { return o == s })
 }

@@ -72,6 +72,21 @@ func TestPitfall007HTMLPage(t *testing.T) {
 	}
 }
 
+// Pitfall 7: a page of which only the first bytes came at first is seen all the
+// same.
+func TestPitfall007PageInTwoParts(t *testing.T) {
+	page := []byte("<!DOCTYPE html><p>" + strings.Repeat("log in ", 200))
+	r := newRig(t, hubtest.Options{}, map[string]*hubtest.File{weights: hubtest.LFS(page)})
+	r.hub.Inject(hubtest.Fault{On: hubtest.CDN, Cut: true, CutAfter: 5}, hubtest.Fault{On: hubtest.CDN, Status: 400, Times: 6})
+	s := r.snapshot(r.client())
+	_, first := s.ReadFile(t.Context(), weights, 10_000)
+	r.hub.ClearFaults()
+	_, second := s.ReadFile(t.Context(), weights, 10_000)
+	if first == nil || errors.Is(first, ErrHTML) || !errors.Is(second, ErrHTML) {
+		t.Errorf("first %v, then %v", first, second)
+	}
+}
+
 // Pitfall 103: a resume that gets 200 with the whole file.
 func TestPitfall103ResumeGetsWholeFile(t *testing.T) {
 	data := noise(10, 300_000)
@@ -677,6 +692,11 @@ func TestPitfall118SizeZero(t *testing.T) {
 	}
 	if _, err := s.ReadFile(t.Context(), "lfs", 2165); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("over the limit: %v", err)
+	}
+	// A range without a total leaves the size unknown; one byte is not it.
+	r.hub.Inject(hubtest.Fault{On: hubtest.CDN, Times: -1, ContentRange: "bytes 0-0/*"})
+	if _, err := r.snapshot(r.client()).Open(t.Context(), "lfs"); !errors.Is(err, ErrRange) {
+		t.Errorf("no total: %v", err)
 	}
 }
 
