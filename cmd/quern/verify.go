@@ -22,6 +22,7 @@ import (
 	"quern/stages/gates"
 	"quern/tensor"
 	"quern/verify"
+	"quern/verify/parquet"
 )
 
 func verifyCommand() *cli.Command {
@@ -116,6 +117,7 @@ func (v *verifier) run(ctx context.Context, file string) (*verify.Report, error)
 		report, err = v.against(ctx, format, got, record)
 	} else {
 		report, err = verify.Scan(ctx, got, v.opt)
+		err = pipeline.SourceFault(err)
 	}
 	if err != nil {
 		return nil, err
@@ -212,7 +214,6 @@ func (v *verifier) against(ctx context.Context, format verify.Format, got []*ten
 	if err != nil {
 		return nil, err
 	}
-	r.Sources = []recipes.Source{src}
 	r.Outputs, r.Gates = nil, nil
 	env, err := v.e.sources()
 	if err != nil {
@@ -222,6 +223,45 @@ func (v *verifier) against(ctx context.Context, format verify.Format, got []*ten
 	if err != nil {
 		return nil, err
 	}
+	r.Sources = needed(prj, src, r.Sources)
+	for attempt := 0; ; attempt++ {
+		report, err := v.compare(ctx, prj, format, got)
+		if errors.Is(err, pipeline.ErrRepaired) && attempt < 3 {
+			v.e.warn("bytes of the source were damaged on the way and have been fetched again; the comparison starts over")
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		report.Against = v.c.String("against")
+		report.Notes = append([]string{how}, report.Notes...)
+		return report, nil
+	}
+}
+
+// needed cuts a project's steps before the first that loses anything, since
+// what comes before is what to compare with, and gives the sources of the rest:
+// the base, and the recipe's others if a step reads them.
+func needed(prj *pipeline.Project, base recipes.Source, others []recipes.Source) []recipes.Source {
+	out := []recipes.Source{base}
+	for i, st := range prj.Stages {
+		if _, ok := st.Stage.(pipeline.Lossy); ok {
+			prj.Stages = prj.Stages[:i]
+			break
+		}
+		if _, ok := st.Stage.(pipeline.SourceReader); ok && len(out) == 1 {
+			for _, s := range others {
+				if s.Name != base.Name {
+					out = append(out, s)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// compare plans the steps and holds the tensors against what they give.
+func (v *verifier) compare(ctx context.Context, prj *pipeline.Project, format verify.Format, got []*tensor.Tensor) (*verify.Report, error) {
 	plan, err := pipeline.NewPlan(ctx, prj)
 	if err != nil {
 		return nil, err
@@ -229,7 +269,7 @@ func (v *verifier) against(ctx context.Context, format verify.Format, got []*ten
 	defer plan.Close()
 	want, err := gates.Reference(ctx, format, plan.Reference)
 	if err != nil {
-		return nil, err
+		return nil, pipeline.SourceFault(err)
 	}
 	if f := plan.Sources[0].Fetch; f != nil {
 		var need []tensor.Extent
@@ -245,15 +285,13 @@ func (v *verifier) against(ctx context.Context, format verify.Format, got []*ten
 		return nil, fmt.Errorf("%w: %w; were steps applied that are not known here? name the recipe with --recipe", errVerify, err)
 	}
 	if err != nil {
-		return nil, err
+		return nil, pipeline.SourceFault(err)
 	}
 	if f := plan.Sources[0].Fetch; f != nil {
 		if err := f.Finish(ctx); err != nil {
 			return nil, fmt.Errorf("%w: %w", pipeline.ErrSource, err)
 		}
 	}
-	report.Against = v.c.String("against")
-	report.Notes = append(report.Notes, how)
 	for _, m := range plan.Models {
 		for _, n := range m.Notes {
 			if s := n.String(); !slices.Contains(report.Notes, s) {
@@ -309,19 +347,26 @@ func (v *verifier) declared(record *fileRecord) (*recipes.Recipe, string, error)
 	return &recipes.Recipe{Version: 1, Name: "verify"}, "no steps are known: the source was compared as it is", nil
 }
 
-// recordedSteps reads the steps of a build. Its recipe names no local paths, so
-// the sources are left to the caller.
+// recordedSteps reads the steps of a build. Its recipe names no local paths:
+// its sources stand for those of the caller.
 func recordedSteps(b *artifacts.Build) (*recipes.Recipe, error) {
 	var doc struct {
-		Steps   json.RawMessage `json:"steps"`
-		Outputs json.RawMessage `json:"outputs"`
+		Sources map[string]map[string]string `json:"sources"`
+		Steps   json.RawMessage              `json:"steps"`
+		Outputs json.RawMessage              `json:"outputs"`
 	}
 	if err := json.Unmarshal(b.Recipe, &doc); err != nil {
 		return nil, err
 	}
+	for _, s := range doc.Sources {
+		for kind, value := range s {
+			if value == "" {
+				s[kind] = "left-out"
+			}
+		}
+	}
 	text, err := json.Marshal(map[string]any{
-		"version": 1, "name": b.Name, "sources": map[string]any{"base": map[string]string{"dir": "."}},
-		"steps": doc.Steps, "outputs": doc.Outputs,
+		"version": 1, "name": b.Name, "sources": doc.Sources, "steps": doc.Steps, "outputs": doc.Outputs,
 	})
 	if err != nil {
 		return nil, err
@@ -365,7 +410,7 @@ func (v *verifier) write(report *verify.Report) error {
 	for _, f := range []struct {
 		flag string
 		make func(*verify.Report) ([]byte, error)
-	}{{"html", verify.HTML}, {"parquet", verify.Parquet}} {
+	}{{"html", verify.HTML}, {"parquet", parquet.Encode}} {
 		path := v.c.String(f.flag)
 		if path == "" {
 			continue
