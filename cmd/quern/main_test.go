@@ -74,6 +74,14 @@ func newBench(t *testing.T) *bench {
 
 func (b *bench) path(rel ...string) string { return filepath.Join(append([]string{b.dir}, rel...)...) }
 
+// dropDownloads makes the store forget what was fetched.
+func (b *bench) dropDownloads() {
+	b.t.Helper()
+	if err := os.RemoveAll(b.path("store", "quern", "spool")); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
 // ran is what a command did.
 type ran struct {
 	code     int

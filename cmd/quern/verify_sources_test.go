@@ -1,0 +1,66 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"quern/hub/hubtest"
+	"quern/internal/testmodel"
+)
+
+// TestVerifyKnowsWhatNeedNotBeRead: of a build whose later steps read files of
+// their own, only what comes before the first loss is repeated.
+func TestVerifyKnowsWhatNeedNotBeRead(t *testing.T) {
+	b := newBench(t)
+	b.model("stories-moe", "model")
+	b.write("im.dat", string(mustRead(t, filepath.Join(testmodel.Root(), "convert", "presets", "stories-moe.imatrix.dat"))))
+	recipe := b.write("r.yaml", "version: 1\nname: weighted\nsources:\n  base: {dir: model}\n  im: {file: im.dat}\nsteps:\n"+
+		"  - quantize: {type: Q4_0, fallback: F16, imatrix: im}\noutputs:\n  - {format: gguf, file: r.gguf}\n")
+	b.ok("build", recipe, "-o", b.path("out"))
+	for _, args := range [][]string{nil, {"--recipe", recipe}} {
+		var doc report
+		b.ok(append([]string{"verify", b.path("out", "r.gguf"), "--against", b.path("model"), "--json"}, args...)...).json(t, &doc)
+		if doc.Total.SNR == nil || *doc.Total.SNR < 10 || len(doc.Notes) == 0 || !strings.Contains(doc.Notes[0], "steps of ") {
+			t.Errorf("%v: ratio %v, notes %q", args, deref(doc.Total.SNR), doc.Notes)
+		}
+	}
+}
+
+// TestVerifyOverHTTP compares with a repository whose host damages a byte on
+// the way: it is found, fetched again, and no tensor is blamed.
+func TestVerifyOverHTTP(t *testing.T) {
+	b := newBench(t)
+	b.model("stories260k", "model")
+	b.ok("build", b.recipe(q8), "-o", b.path("out"))
+	repo := hubtest.NewRepo("org/stories")
+	list := map[string]*hubtest.File{}
+	for _, name := range files(t, b.path("model")) {
+		d := mustRead(t, b.path("model", name))
+		list[name] = hubtest.Git(string(d))
+		if filepath.Ext(name) == ".safetensors" {
+			list[name] = hubtest.LFS(d)
+		}
+	}
+	repo.Commit(list)
+	h := hubtest.New(t, hubtest.Options{}, repo)
+	var want, got report
+	b.ok("verify", b.path("out", "r.gguf"), "--against", b.path("model"), "--json").json(t, &want)
+	for _, flip := range []int64{0, 500_000} {
+		b.dropDownloads()
+		if flip > 0 {
+			h.Inject(hubtest.Fault{On: hubtest.CDN, Path: "model.safetensors", Covering: flip, Flip: flip})
+		}
+		r := b.ok("verify", b.path("out", "r.gguf"), "--against", "hf:org/stories", "--endpoint", h.URL, "--json")
+		r.json(t, &got)
+		for i, x := range got.Tensors {
+			if deref(x.SNR) != deref(want.Tensors[i].SNR) || deref(x.MaxAbs) != deref(want.Tensors[i].MaxAbs) {
+				t.Errorf("flip at %d: tensor %s: %v dB, want %v", flip, x.Name, deref(x.SNR), deref(want.Tensors[i].SNR))
+			}
+		}
+		if flip > 0 && !strings.Contains(r.err, "fetched again") && !strings.Contains(r.err, "replaced") {
+			t.Errorf("no word of the damage: %s", r.err)
+		}
+	}
+	b.fails(exitSource, []string{"org/other"}, "verify", b.path("out", "r.gguf"), "--against", "hf:org/other", "--endpoint", h.URL)
+}
