@@ -138,17 +138,47 @@ func (s *lanes) symmetric16(g *groups, x, weights []float32, sigma2 float32, n i
 			weighImportanceAVX2(&set.x[0][0], 16, s.spread(sigma2))
 		}
 	}
+	if !s.symmetric(2, 16, n) {
+		return false
+	}
+	s.store(g, 0, 0)
+	s.store(g, 8, 1)
+	return true
+}
+
+// symmetric is fitSymmetric for the groups of one or two sets.
+func (s *lanes) symmetric(sets, size int, n int32) bool {
 	if s.fit != nil || s.n != n {
 		s.fit, s.n = nil, n
 		s.candidates[0], s.candidates[1] = -float32(n), float32(n-1)
 		symmetricNumerators(s.candidates[2:], n)
 	}
-	if !fitSymmetricAVX2(&s.sets[0].x[0][0], 2, 16, &s.candidates[0], 19) {
+	for i := range s.sets[:sets] {
+		s.sets[i].from = [8]float32{}
+	}
+	return fitSymmetricAVX2(&s.sets[0].x[0][0], sets, size, &s.candidates[0], 19)
+}
+
+// fitted is the search of up to eight blocks of 32, and their codes.
+func (s *lanes) fitted(g *groups, l *[256]uint8, x, weights []float32, sigma2 float32, f fittedCodes) bool {
+	blocks := len(x) / 32
+	var xs, ws [256]float32
+	if blocks < 8 {
+		copy(xs[:], x)
+		copy(ws[:], weights)
+		x, weights = xs[:], ws[:]
+	}
+	s.load(0, x, weights, sigma2, 32, &importanceFit)
+	if f.lo == 0 {
+		if !s.affine(1, 32, &importanceFit, f.hi) {
+			return false
+		}
+	} else if !s.symmetric(1, 32, -f.lo) {
 		return false
 	}
-	for i := range s.sets {
-		s.sets[i].from = [8]float32{}
-		s.store(g, 8*i, i)
+	s.store(g, 0, 0)
+	for b := range blocks {
+		s.found(l[32*b:32*b+32], x[32*b:], g, b, f.lo, f.hi)
 	}
 	return true
 }
@@ -293,18 +323,18 @@ func (s *lanes) recode(l *[256]uint8, x []float32, g *groups, d, m *[16]float32,
 
 // found gives group b the codes of its search.
 func (s *lanes) found(l []uint8, x []float32, g *groups, b int, lo, hi int32) {
-	for i := range l {
-		switch {
-		case g.swept:
-			set := &s.sets[b/8]
-			l[i] = 0
-			if math.Float32bits(set.alive[b%8]) != 0 {
-				l[i] = uint8(int32(math.Float32bits(set.codes[i][b%8])) - 1<<22 - lo)
-			}
-		case g.by[b] == 0:
-			l[i] = 0
-		default:
-			l[i] = uint8(clamp(nearest(float32(g.by[b]*(x[i]-g.from[b]))), lo, hi) - lo)
+	set := &s.sets[b/8]
+	by, from := g.by[b], g.from[b]
+	switch {
+	case g.swept && math.Float32bits(set.alive[b%8]) != 0:
+		for i := range l {
+			l[i] = uint8(int32(math.Float32bits(set.codes[i][b%8])) - 1<<22 - lo)
+		}
+	case g.swept || by == 0:
+		clear(l)
+	default:
+		for i, v := range x[:len(l)] {
+			l[i] = uint8(clamp(nearest(float32(by*(v-from))), lo, hi) - lo)
 		}
 	}
 }

@@ -15,6 +15,9 @@ func (*lanes) sweep16(*groups, []float32) bool                                { 
 func (*lanes) iq4Super(*[8]float32, []float32, []float32, float32) bool       { return false }
 func (*lanes) iq4Blocks([]byte, []float32, []float32) bool                    { return false }
 
+func (*lanes) fitted(*groups, *[256]uint8, []float32, []float32, float32, fittedCodes) bool {
+	return false
+}
 func (*lanes) iq4Codes([]byte, []float32, *[8]float32) {}
 func (*lanes) recode(*[256]uint8, []float32, *groups, *[16]float32, *[16]float32, int, int32, int32) {
 }

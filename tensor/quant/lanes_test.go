@@ -24,7 +24,22 @@ var laneEncoders = []struct {
 	{tensor.Q5_K, encodeQ5_K},
 	{tensor.Q6_K, encodeQ6_K},
 	{tensor.IQ4_NL, encodeIQ4_NL},
+	{tensor.Q4_0, fitted(fittedCodes{-8, 7}, encodeQ4_0Scalar)},
+	{tensor.Q4_1, fitted(fittedCodes{0, 15}, func(dst []byte, src []float32) { q4_1{}.EncodeRow(dst, src, nil) })},
+	{tensor.Q5_0, fitted(fittedCodes{-16, 15}, func(dst []byte, src []float32) { q5_0{}.EncodeRow(dst, src, nil) })},
+	{tensor.Q5_1, fitted(fittedCodes{0, 31}, func(dst []byte, src []float32) { q5_1{}.EncodeRow(dst, src, nil) })},
 	{tensor.IQ4_XS, encodeIQ4_XS},
+}
+
+// fitted is a type's encoder whose search has weights only.
+func fitted(f fittedCodes, plain func(dst []byte, src []float32)) func(dst []byte, src, weights []float32, fast bool) {
+	return func(dst []byte, src, weights []float32, fast bool) {
+		if weights == nil {
+			plain(dst, src)
+			return
+		}
+		f.encode(dst, src, weights, fast)
+	}
 }
 
 // compareLanes encodes both ways over different old bytes.

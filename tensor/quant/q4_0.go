@@ -36,15 +36,7 @@ func (q4_0) EncodeRow(dst []byte, src, weights []float32) {
 		encodeQ4_0(dst, src)
 		return
 	}
-	sigma2 := sumSquares(src) / float32(len(src))
-	var w [32]float32
-	var q [32]uint8
-	for ; len(src) >= 32; dst, src, weights = dst[18:], src[32:], weights[32:] {
-		importance(w[:], src[:32], weights, sigma2)
-		d := fitSymmetric(8, src[:32], w[:], q[:])
-		putScale(dst, d)
-		packNibbles(dst[2:18], &q)
-	}
+	fittedCodes{-8, 7}.encode(dst, src, weights, useAVX2)
 }
 
 func encodeQ4_0Scalar(dst []byte, src []float32) {

@@ -30,19 +30,13 @@ func (q4_1) Decode(dst []float32, src []byte) {
 }
 
 func (q4_1) EncodeRow(dst []byte, src, weights []float32) {
-	var q [32]uint8
-	var sigma2 float32
 	if weights != nil {
-		sigma2 = sumSquares(src) / float32(len(src))
+		fittedCodes{0, 15}.encode(dst, src, weights, useAVX2)
+		return
 	}
+	var q [32]uint8
 	for ; len(src) >= 32; dst, src = dst[20:], src[32:] {
-		var d, m float32
-		if weights == nil {
-			d, m = quantizeRange(&q, src[:32], 15)
-		} else {
-			d, m = fitRange(&q, src[:32], weights, sigma2, 15)
-			weights = weights[32:]
-		}
+		d, m := quantizeRange(&q, src[:32], 15)
 		putScale(dst, d)
 		putScale(dst[2:], m)
 		packNibbles(dst[4:20], &q)
@@ -75,12 +69,4 @@ func quantizeRange(q *[32]uint8, x []float32, top int32) (d, m float32) {
 		q[j] = uint8(c)
 	}
 	return d, lo
-}
-
-// fitRange is quantizeRange by importance: the row's mean square is sigma2.
-func fitRange(q *[32]uint8, x, weights []float32, sigma2 float32, top int32) (d, m float32) {
-	var w [32]float32
-	importance(w[:], x[:32], weights, sigma2)
-	d, m = fitAffine(&importanceFit, top, x[:32], w[:], q[:])
-	return d, -m
 }

@@ -31,22 +31,14 @@ func (q5_0) Decode(dst []float32, src []byte) {
 }
 
 func (q5_0) EncodeRow(dst []byte, src, weights []float32) {
-	var q [32]uint8
-	var w [32]float32
-	var sigma2 float32
 	if weights != nil {
-		sigma2 = sumSquares(src) / float32(len(src))
+		fittedCodes{-16, 15}.encode(dst, src, weights, useAVX2)
+		return
 	}
+	var q [32]uint8
 	for ; len(src) >= 32; dst, src = dst[22:], src[32:] {
-		var d float32
-		if weights == nil {
-			d = extreme(src[:32]) / -16
-			quantizeOffset(&q, src[:32], d, 16.5, 31)
-		} else {
-			importance(w[:], src[:32], weights, sigma2)
-			d = fitSymmetric(16, src[:32], w[:], q[:])
-			weights = weights[32:]
-		}
+		d := extreme(src[:32]) / -16
+		quantizeOffset(&q, src[:32], d, 16.5, 31)
 		putScale(dst, d)
 		packFive(dst[2:22], &q)
 	}

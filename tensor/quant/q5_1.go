@@ -30,19 +30,13 @@ func (q5_1) Decode(dst []float32, src []byte) {
 }
 
 func (q5_1) EncodeRow(dst []byte, src, weights []float32) {
-	var q [32]uint8
-	var sigma2 float32
 	if weights != nil {
-		sigma2 = sumSquares(src) / float32(len(src))
+		fittedCodes{0, 31}.encode(dst, src, weights, useAVX2)
+		return
 	}
+	var q [32]uint8
 	for ; len(src) >= 32; dst, src = dst[24:], src[32:] {
-		var d, m float32
-		if weights == nil {
-			d, m = quantizeRange(&q, src[:32], 31)
-		} else {
-			d, m = fitRange(&q, src[:32], weights, sigma2, 31)
-			weights = weights[32:]
-		}
+		d, m := quantizeRange(&q, src[:32], 31)
 		putScale(dst, d)
 		putScale(dst[2:], m)
 		packFive(dst[4:24], &q)

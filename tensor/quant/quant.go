@@ -6,7 +6,8 @@
 // products that are added are converted explicitly so that no compiler fuses
 // them. Results never depend on the neighbouring blocks or on earlier calls.
 //
-// A few kernels have AVX2 forms for amd64. They do the scalar code's operations
+// Some kernels have AVX2 forms for amd64, among them the searches of the k-quants
+// and of IQ4, with a group of values in each lane. They do the scalar code's operations
 // lane by lane and give the same bytes. Build tag noasm leaves them out, the
 // environment variable QUERN_NOASM=1 switches them off.
 package quant
