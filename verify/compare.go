@@ -334,7 +334,7 @@ func finish(s sums, values int64) Row {
 	}
 	r.Cosine = 1
 	if s.ref2 > 0 && s.got2 > 0 {
-		r.Cosine = s.dot / (math.Sqrt(s.ref2) * math.Sqrt(s.got2))
+		r.Cosine = s.dot / math.Sqrt(float64(s.ref2*s.got2))
 		if r.Cosine > 1 {
 			r.Cosine = 1 // rounding
 		}
