@@ -466,3 +466,17 @@ func TestHugeSizes(t *testing.T) {
 	_, err := m.convert(t, Options{})
 	wantError(t, err, model.ErrConfig, "head_dim is 2147483648")
 }
+
+// A tensor without values has no place in GGUF, and is told apart from one that
+// is not there.
+func TestEmptyTensor(t *testing.T) {
+	for name, shape := range map[string][]int64{"model.layers.0.mlp.up_proj.weight": {0, 16}, "model.norm.weight": {0}, "model.layers.0.self_attn.v_proj.weight": {8, 0}} {
+		m := newToy(t)
+		m.at(t, name).Shape = shape
+		_, err := m.convert(t, Options{})
+		wantError(t, err, model.ErrTensors, name, "0")
+		if strings.Contains(err.Error(), "missing") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -257,7 +257,7 @@ func TestRepositoryOfGGUF(t *testing.T) {
 func splitGGUF(t *testing.T, data []byte) map[string][]byte {
 	t.Helper()
 	set, err := gguf.OpenSet(t.Context(), "whole.gguf", func(context.Context, string) (tensor.Blob, error) {
-		return tensor.BytesBlob("whole.gguf", data), nil
+		return blobOf(data), nil
 	}, gguf.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -283,6 +283,20 @@ func splitGGUF(t *testing.T, data []byte) map[string][]byte {
 		out[sh.Name] = b.Bytes()
 	}
 	return out
+}
+
+func blobOf(b []byte) tensor.Blob { return tensor.BytesBlob("bytes", b) }
+
+// optionsOfTest are a well-behaved hub's.
+var optionsOfTest = hubtest.Options{}
+
+func openGGUF(t *testing.T, path string) *gguf.File {
+	t.Helper()
+	f, err := gguf.Open(t.Context(), path, blobOf(readAll(t, path)), gguf.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 // sourceEnv is that of a build without network and store.

@@ -78,6 +78,9 @@ func (e *KMCU) Plan(_ context.Context, in *model.Model) (*pipeline.Layout, error
 	for i := range items {
 		items[i].Offset = l.Tensors[i].Offset
 	}
+	if in.ByRole(model.TokenEmbd, -1, ".weight") == nil {
+		out.Notes = append(out.Notes, "the only copy of the tied matrix has the head's name: it is taken as the embedding")
+	}
 	if e.out.Flash > 0 {
 		out.Notes = append(out.Notes, fmt.Sprintf("%s fills %.1f %% of the %d bytes of its partition", e.out.File, 100*float64(l.Size)/float64(e.out.Flash), e.out.Flash))
 	}
@@ -193,12 +196,16 @@ func kmcuSources(in *model.Model) (map[string]*tensor.Tensor, error) {
 		}
 		return nil, fmt.Errorf("%w: the container has no place for %s", fault, list)
 	}
-	// A checkpoint that keeps only the head of a tied pair.
-	if _, ok := out["tok_embed"]; !ok && out["lm_head"] != nil {
-		if tied, err := in.Config.Bool("tie_word_embeddings", false); err == nil && tied {
-			out["tok_embed"] = out["lm_head"]
-			delete(out, "lm_head")
-		}
+	tied, err := in.Config.Bool("tie_word_embeddings", false)
+	switch {
+	case err != nil:
+		return nil, err
+	case out["lm_head"] == nil && !tied:
+		return nil, fmt.Errorf("%w: lm_head.weight is missing; tie_word_embeddings is false, so the head must be there", model.ErrTensors)
+	case out["tok_embed"] == nil && out["lm_head"] != nil && tied:
+		// A checkpoint that keeps only the head of a tied pair.
+		out["tok_embed"] = out["lm_head"]
+		delete(out, "lm_head")
 	}
 	return out, nil
 }

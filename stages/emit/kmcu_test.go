@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -143,6 +144,33 @@ func TestKMCURefuses(t *testing.T) {
 				t.Errorf("got %v, want an error with %q", err, c.want)
 			}
 		})
+	}
+}
+
+// TestKMCUHeadOnly: a tied pair may be stored under either name; an untied head
+// must be there.
+func TestKMCUHeadOnly(t *testing.T) {
+	e := NewKMCU(recipes.Output{Format: "kmcu", File: "m.kmcu"})
+	without := func(m *model.Model, name string) *model.Model {
+		return m.WithTensors(slices.DeleteFunc(slices.Clone(m.Tensors), func(t *tensor.Tensor) bool { return t.Name == name }))
+	}
+	tied := shaped(t, strings.Replace(minueza, `"tie_word_embeddings": false`, `"tie_word_embeddings": true`, 1))
+	usual, err := e.Plan(context.Background(), without(tied, "lm_head.weight"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := e.Plan(context.Background(), without(tied, "model.embed_tokens.weight"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if head.Size != usual.Size || string(head.Header) != string(usual.Header) || len(head.Notes) != 1 || !strings.Contains(head.Notes[0], "taken as the embedding") || len(usual.Notes) != 0 {
+		t.Errorf("sizes %d and %d, notes %v and %v", head.Size, usual.Size, head.Notes, usual.Notes)
+	}
+	m := shaped(t, minueza)
+	for _, name := range []string{"lm_head.weight", "model.embed_tokens.weight"} {
+		if _, err := e.Plan(context.Background(), without(m, name)); !errors.Is(err, model.ErrTensors) {
+			t.Errorf("untied, without %s: %v", name, err)
+		}
 	}
 }
 
