@@ -109,3 +109,38 @@ func (f *remote) recheck(ctx context.Context, ranges []Range) (changed bool, err
 	}
 	return changed, nil
 }
+
+// Missing counts the bytes of ranges of a file that would have to be fetched:
+// those that neither a cache nor the spool has. It sends a request only when the
+// file's size is not known.
+func (s *Snapshot) Missing(ctx context.Context, path string, ranges []Range) (int64, error) {
+	h, err := s.handle(path)
+	if err != nil {
+		return 0, err
+	}
+	if err := h.open(ctx); err != nil {
+		return 0, err
+	}
+	h.mu.Lock()
+	f := h.remote
+	h.mu.Unlock()
+	if f == nil {
+		return 0, nil // a cached copy
+	}
+	return f.notHere(ranges), nil
+}
+
+// Missing is Snapshot.Missing for a single file.
+func (o *URLFile) Missing(ranges []Range) int64 { return o.f.notHere(ranges) }
+
+func (f *remote) notHere(ranges []Range) int64 {
+	var all spans
+	for _, r := range ranges {
+		all = all.add(span{r.Off, r.Off + r.Len}.clip(span{0, f.size}))
+	}
+	n := all.total()
+	if f.spool == nil {
+		return n
+	}
+	return n - f.spool.held(all)
+}

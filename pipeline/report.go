@@ -2,9 +2,9 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 
 	"quern/tensor"
 )
@@ -55,8 +55,8 @@ type PlanTensor struct {
 type PlanSource struct {
 	SourceRecord
 	Remote bool `json:"remote"`
-	// ToFetch are the distinct bytes of weights that the build will ask for,
-	// what the store already has left out.
+	// ToFetch are the distinct bytes of weights that the build will fetch: what
+	// the store has, what caches have and what was fetched before left out.
 	ToFetch int64 `json:"bytes_to_fetch"`
 }
 
@@ -95,7 +95,11 @@ func (p *Plan) Report(ctx context.Context, store Store, opt EmitOptions) (*PlanR
 	for _, s := range p.Sources {
 		src := PlanSource{SourceRecord: SourceRecord{Name: s.Name, Kind: s.Kind, Ref: s.Ref, Commit: s.Commit, Files: s.Files}}
 		if s.Fetch != nil {
-			src.Remote, src.ToFetch = true, distinctBytes(needs[s.Name])
+			src.Remote = true
+			var err error
+			if src.ToFetch, err = s.Fetch.Missing(ctx, needs[s.Name]); err != nil {
+				return nil, fmt.Errorf("source %s: %w: %w", s.Name, ErrSource, err)
+			}
 		}
 		doc.Sources = append(doc.Sources, src)
 	}
@@ -130,39 +134,6 @@ func rowsInFlight(ls []*Layout, opt EmitOptions) int64 {
 		most = opt.Memory
 	}
 	return most
-}
-
-// distinctBytes counts every byte of the ranges once.
-func distinctBytes(list []tensor.Extent) int64 {
-	sorted := slices.Clone(list)
-	slices.SortFunc(sorted, func(a, b tensor.Extent) int {
-		if c := strings.Compare(a.File, b.File); c != 0 {
-			return c
-		}
-		switch {
-		case a.Offset < b.Offset:
-			return -1
-		case a.Offset > b.Offset:
-			return 1
-		}
-		return 0
-	})
-	var n, end int64
-	file := ""
-	for _, e := range sorted {
-		if e.File != file {
-			file, end = e.File, 0
-		}
-		from, to := e.Offset, e.Offset+e.Bytes
-		if from < end {
-			from = end
-		}
-		if to > from {
-			n += to - from
-			end = to
-		}
-	}
-	return n
 }
 
 // typeShares sums weights and bytes by type, the largest share first.

@@ -57,6 +57,9 @@ type SourceFile struct {
 type Fetcher interface {
 	// Need declares, in the order of reading, the ranges that will be read.
 	Need(ctx context.Context, ranges []tensor.Extent) error
+	// Missing counts the distinct bytes of ranges that are not here yet, in a
+	// cache or from an earlier time.
+	Missing(ctx context.Context, ranges []tensor.Extent) (int64, error)
 	// Finish verifies what was read. It returns ErrRepaired when bytes that
 	// had been read before were wrong and are right now: the caller starts
 	// its output again.

@@ -375,3 +375,53 @@ func TestFetchEvents(t *testing.T) {
 		t.Errorf("%v, %d events", err, len(seen))
 	}
 }
+
+// TestPlanSaysWhatIsFetched: to the byte, less what is here already.
+func TestPlanSaysWhatIsFetched(t *testing.T) {
+	o := goOnline(t, "stories-wide", hubtest.Options{})
+	text := strings.Replace(hubRecipe, "  - quantize: {type: Q8_0, fallback: F16}\n", "  - tie-head: {force: true}\n", 1)
+	text = strings.Replace(text, "{format: gguf, file: out.gguf}", "{format: kmcu, file: out.kmcu}", 1)
+	toFetch := func(change ...func(*hub.Options)) int64 {
+		t.Helper()
+		p, err := pipeline.NewPlan(t.Context(), o.project(text, o.env(change...)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		rep, err := p.Report(t.Context(), nil, pipeline.EmitOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !rep.Sources[0].Remote {
+			t.Error("not a source of the network")
+		}
+		return rep.Sources[0].ToFetch
+	}
+	// All tensors but the head, which are BF16 and so as many bytes as both
+	// files have behind their headers.
+	var all int64
+	for _, f := range []string{shard1, shard2} {
+		all += int64(len(o.files[f])) - 8 - int64(binary.LittleEndian.Uint64(o.files[f]))
+	}
+	lo, hi := o.tensor("lm_head.weight")
+	all -= hi - lo
+	memory := func(h *hub.Options) { h.SpoolDir = "" }
+	if got := toFetch(memory); got != all {
+		t.Errorf("without a store: %d bytes, want %d", got, all)
+	}
+	// The reads of the headers have brought the start of the second file's
+	// first tensors; that of the first file is the head's.
+	head := int64(len(o.files[shard2]))/256 - 8 - int64(binary.LittleEndian.Uint64(o.files[shard2]))
+	if got := toFetch(); got != all-head {
+		t.Errorf("at first: %d bytes, want %d less %d", got, all, head)
+	}
+	o.build(text)
+	if got := toFetch(); got != 0 {
+		t.Errorf("after a build: %d bytes", got)
+	}
+	cache := t.TempDir()
+	o.hfCache(cache, names(o.files, shard1)...)
+	if got := toFetch(memory, func(h *hub.Options) { h.CacheDirs = []string{cache} }); got >= all || got < all/3 {
+		t.Errorf("with one file in the cache: %d bytes of %d", got, all)
+	}
+}

@@ -327,6 +327,23 @@ func (f *snapshotFetch) Need(ctx context.Context, ranges []tensor.Extent) error 
 	return f.r.Prefetch()
 }
 
+// Missing gathers the ranges of each file: one may be asked for twice.
+func (f *snapshotFetch) Missing(ctx context.Context, ranges []tensor.Extent) (int64, error) {
+	byFile := map[string][]tensor.Extent{}
+	for _, x := range ranges {
+		byFile[x.File] = append(byFile[x.File], x)
+	}
+	var all int64
+	for _, file := range slices.Sorted(maps.Keys(byFile)) {
+		n, err := f.r.Snapshot.Missing(ctx, file, runs(byFile[file]))
+		if err != nil {
+			return 0, err
+		}
+		all += n
+	}
+	return all, nil
+}
+
 // Finish has nothing to verify where reading failed, and does not ask an
 // unreachable server for the rest.
 func (f *snapshotFetch) Finish(ctx context.Context) error {

@@ -184,6 +184,10 @@ func runs(ranges []tensor.Extent) []hub.Range {
 	return out
 }
 
+func (f *urlFetch) Missing(_ context.Context, ranges []tensor.Extent) (int64, error) {
+	return f.u.URLFile.Missing(runs(ranges)), nil
+}
+
 // Finish is that of snapshotFetch for one file.
 func (f *urlFetch) Finish(ctx context.Context) error {
 	f.u.mu.Lock()
