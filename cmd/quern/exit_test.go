@@ -162,6 +162,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"schema", "x"}, []string{"no arguments"}},
 		{[]string{"schema", "--json", "--markdown"}, []string{"not both"}},
 		{[]string{"store", "tag", "x"}, []string{"1 arguments"}},
+		{[]string{"store", "verify", "--jobs", "-2"}, []string{"--jobs -2"}},
 		{[]string{"store", "show", "sha256:12"}, []string{"sha256:12"}},
 		{[]string{"store", "show", "bad name!"}, []string{"bad name!"}},
 	} {

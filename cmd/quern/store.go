@@ -41,7 +41,7 @@ func storeCommand() *cli.Command {
 			sub("show", "show a build: outputs, tensors, provenance", "NAME|DIGEST", storeShow),
 			sub("tag", "give a build another name", "NAME|DIGEST NEWNAME", storeTag),
 			sub("untag", "forget a name; gc removes what nothing names", "NAME", storeUntag),
-			sub("verify", "read every blob again and list all damage", "", storeVerify, &cli.IntFlag{Name: "jobs", Aliases: []string{"j"}}),
+			sub("verify", "read every blob again and list all damage", "", storeVerify, workFlags()[0]),
 			sub("gc", "remove what no name reaches", "", storeGC,
 				&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "only say what would go"},
 				&cli.DurationFlag{Name: "grace", Value: local.DefaultGrace, Usage: "keep what is younger"}),
@@ -205,7 +205,11 @@ func storeVerify(s *storeContext) error {
 	if _, err := s.args(0, "no arguments are taken"); err != nil {
 		return err
 	}
-	found, err := s.s.Verify(s.Context.Context, artifacts.VerifyOptions{Jobs: s.Int("jobs"), Progress: func(done, total int64) {
+	workers, err := jobs(s.Context)
+	if err != nil {
+		return err
+	}
+	found, err := s.s.Verify(s.Context.Context, artifacts.VerifyOptions{Jobs: workers, Progress: func(done, total int64) {
 		s.rep.Event(pipeline.Event{Kind: pipeline.EventProgress, Output: "store", Done: done, Total: total})
 	}})
 	if err != nil {
