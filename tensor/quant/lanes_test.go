@@ -201,6 +201,8 @@ func BenchmarkLanes(b *testing.B) {
 			name := e.typ.String() + "/plain"
 			if weights != nil {
 				name = e.typ.String() + "/weighted"
+			} else if e.typ < tensor.Q8_0 {
+				continue // Q4_0 to Q5_1 search with weights only
 			}
 			b.Run(name, func(b *testing.B) {
 				b.SetBytes(int64(4 * len(x)))
