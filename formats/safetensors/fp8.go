@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 
 	"quern/tensor"
 	"quern/tensor/quant"
@@ -143,15 +144,24 @@ func scaleOf(t *tensor.Tensor, byName map[string]*tensor.Tensor) (*tensor.Tensor
 	return found, nil
 }
 
-// scaled is the Source of an FP8 weight times its scales. It keeps no scales
-// in memory: those of the rows asked for are read with them.
+// scaled is the Source of an FP8 weight times its scales. A weight is read in
+// many parts, and over a network each byte should come once, so that the scales
+// are kept from the first part to the last, if they are few.
 type scaled struct {
 	w, s       *tensor.Tensor
 	dw, ds     quant.Decoder
 	rows, cols int64 // of one matrix of w
 	br, bc     int64 // block
 	sr, sc     int64 // rows and columns of one matrix of scales
+
+	mu   sync.Mutex
+	kept []float32 // all scales, or nil
+	read int64     // rows of w since kept was filled
 }
+
+// keepScales is the number of scales that are kept, of one tensor at a time as
+// a rule: those of a matrix of 2^34 weights in the usual blocks.
+const keepScales = 1 << 20
 
 func newScaled(w, s *tensor.Tensor, opt ScaleOptions) (*tensor.Tensor, error) {
 	dw, err := quant.DecoderFor(w.Type)
@@ -238,8 +248,7 @@ func (x *scaled) ReadRows(ctx context.Context, dst []byte, first, n int64) error
 		return err
 	}
 	s0 := x.scaleRow(first)
-	sn := x.scaleRow(first+n-1) - s0 + 1
-	scales, err := x.readScales(ctx, s0, sn)
+	scales, err := x.scales(ctx, s0, x.scaleRow(first+n-1)-s0+1, n)
 	if err != nil {
 		return err
 	}
@@ -260,6 +269,27 @@ func (x *scaled) ReadRows(ctx context.Context, dst []byte, first, n int64) error
 		}
 	}
 	return nil
+}
+
+// scales gives rows of scales for n rows of weights.
+func (x *scaled) scales(ctx context.Context, first, rows, n int64) ([]float32, error) {
+	all, err := x.s.Shape.Values()
+	if err != nil || all > keepScales {
+		return x.readScales(ctx, first, rows)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.kept == nil {
+		if x.kept, err = x.readScales(ctx, 0, all/x.sc); err != nil {
+			return nil, err
+		}
+		x.read = 0
+	}
+	part := x.kept[first*x.sc : (first+rows)*x.sc]
+	if x.read += n; x.read >= x.w.Rows() {
+		x.kept = nil // the last part, unless someone reads out of turn
+	}
+	return part, nil
 }
 
 // readScales reads rows of the scale tensor as the matrix [.., sc], which for

@@ -1,10 +1,14 @@
 package safetensors
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"math"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"quern/tensor"
@@ -238,5 +242,59 @@ func TestActivationScales(t *testing.T) {
 	got, err = Rescale(plain, ScaleOptions{})
 	if err != nil || len(got.Tensors) != 2 || got.Ignored != nil {
 		t.Errorf("without FP8: %v %v", got, err)
+	}
+}
+
+// TestScalesAreReadOnce: the parts of a weight share one reading of its scales,
+// also from several goroutines; the next pass reads them again.
+func TestScalesAreReadOnce(t *testing.T) {
+	const r, c = 300, 200
+	w := section("x.weight", tensor.F8E4M3, tensor.Shape{r, c}, bytes.Repeat([]byte{0x38}, r*c)) // 1
+	var scales []float32
+	for i := range 6 {
+		scales = append(scales, float32(i+1))
+	}
+	s := section("x.weight_scale_inv", tensor.F32, tensor.Shape{3, 2}, f32s(scales...))
+	var reads atomic.Int64
+	from := s.Src
+	s.Src = tensor.SourceFunc(func(ctx context.Context, dst []byte, first, n int64) error {
+		reads.Add(1)
+		return from.ReadRows(ctx, dst, first, n)
+	})
+	got, err := Rescale([]*tensor.Tensor{w, s}, blocks128)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := got.Tensors[0]
+	for pass := int64(1); pass <= 2; pass++ {
+		var wg sync.WaitGroup
+		for k := range int64(4) {
+			wg.Go(func() {
+				for i := k; i < r; i += 4 {
+					b := make([]byte, x.RowBytes())
+					if err := x.ReadRows(context.Background(), b, i, 1); err != nil {
+						t.Error(err)
+					}
+					if v := floats(b); v[0] != scales[i/128*2] || v[c-1] != scales[i/128*2+1] {
+						t.Errorf("row %d: %v and %v", i, v[0], v[c-1])
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if n := reads.Load(); n != pass {
+			t.Errorf("pass %d: the scales were read %d times", pass, n)
+		}
+	}
+	// A failed reading is tried again.
+	fail := errors.New("broken")
+	s.Src = tensor.SourceFunc(func(context.Context, []byte, int64, int64) error { return fail })
+	b := make([]byte, x.RowBytes())
+	if err := x.ReadRows(context.Background(), b, 0, 1); !errors.Is(err, fail) {
+		t.Errorf("%v", err)
+	}
+	s.Src = from
+	if err := x.ReadRows(context.Background(), b, 0, 1); err != nil {
+		t.Error(err)
 	}
 }
