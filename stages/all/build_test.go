@@ -137,6 +137,11 @@ func folder(t *testing.T, model string) string {
 	return dir
 }
 
+var (
+	large = map[string]bool{"tiny-llama3": true, "tiny-qwen2": true, "tiny-qwen3": true, "tiny-qwen3moe": true}
+	few   = map[string]bool{"[Q8_0]": true, "[Q4_0]": true, "[--pure Q5_1]": true}
+)
+
 // TestRealTools builds what the real convert_hf_to_gguf.py and llama-quantize
 // were run on and compares whole files.
 func TestRealTools(t *testing.T) {
@@ -148,6 +153,11 @@ func TestRealTools(t *testing.T) {
 	for _, model := range models {
 		dir := folder(t, model)
 		for _, r := range runs(t, model) {
+			// What llama-quantize does depends on tensors, not on the
+			// vocabulary: where that is large, a few of its runs will do.
+			if large[model] && r.Tool == "llama-quantize" && !few[fmt.Sprint(r.Args)] {
+				continue
+			}
 			t.Run(fmt.Sprint(model, " ", r.Tool, r.Args), func(t *testing.T) {
 				t.Parallel()
 				_, res := build(t, recipeFor(t, dir, r), pipeline.BuildOptions{})
