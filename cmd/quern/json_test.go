@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"quern/artifacts/local"
 	"quern/hub/hubtest"
 	"quern/internal/testmodel"
 )
@@ -139,6 +140,32 @@ func TestJSONRepository(t *testing.T) {
 		t.Errorf("provenance has %s at %s, want %s at %s", got, built.Sources[0].Commit, want, commit)
 	}
 	checkLines(t, r.err)
+}
+
+// TestReadOnlyStoreAndHub builds from a repository where nothing can be kept,
+// not even what was fetched.
+func TestReadOnlyStoreAndHub(t *testing.T) {
+	b := newBench(t)
+	b.model("stories260k", "model")
+	b.ok("build", b.recipe(q8), "-o", b.path("out"))
+	repo := hubtest.NewRepo("org/stories")
+	list := map[string]*hubtest.File{}
+	for _, name := range files(t, b.path("model")) {
+		list[name] = hubtest.LFS(mustRead(t, b.path("model", name)))
+	}
+	repo.Commit(list)
+	h := hubtest.New(t, hubtest.Options{}, repo)
+	had := strings.Join(files(t, b.path("store")), " ")
+	b.hooks.store = local.Options{ReadOnly: true}
+	recipe := b.write("hf.yaml", "version: 1\nname: hf\nsources:\n  base: {hf: org/stories}\n"+q8)
+	r := b.ok("build", recipe, "-o", b.path("other"), "--endpoint", h.URL, "--no-cache")
+	if !strings.Contains(r.err, "nothing of this build is kept") {
+		t.Errorf("no warning: %s", r.err)
+	}
+	if now := strings.Join(files(t, b.path("store")), " "); now != had {
+		t.Errorf("the store had %s, has %s", had, now)
+	}
+	b.ok("verify", b.path("other", "r.gguf"), "--against", b.path("model"))
 }
 
 // TestProvenance: every file that was read is named, the tokenizer's too, in

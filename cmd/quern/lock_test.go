@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,12 +29,18 @@ type lockFile struct {
 // every machine.
 func TestLock(t *testing.T) {
 	locks := map[string]bool{}
-	for _, dir := range []string{"here", "somewhere/else"} {
+	for _, dir := range []string{"here", "somewhere/else", "absolute"} {
 		b := newBench(t)
 		b.dir = filepath.Join(b.dir, filepath.FromSlash(dir))
 		b.model("stories260k", "model")
 		recipe := b.recipe(q8)
+		if dir == "absolute" {
+			b.patch("r.yaml", b.replace("dir: model", fmt.Sprintf("dir: %q", b.path("model"))))
+		}
 		b.ok("build", recipe, "-o", b.path("out"))
+		if show := b.ok("store", "show", "r"); strings.Contains(show.out, b.dir) {
+			t.Errorf("the manifest has a path of this machine in it:\n%s", show.out)
+		}
 		text := mustRead(t, b.path("r.lock"))
 		locks[string(text)] = true
 		var l lockFile

@@ -37,7 +37,7 @@ func main() {
 		case <-signals:
 		case <-time.After(patience):
 		}
-		os.Exit(p.finish(errInterrupted))
+		os.Exit(p.abandon(errInterrupted))
 	}()
 	os.Exit(p.run(ctx))
 }

@@ -24,13 +24,13 @@ type program struct {
 	out, errOut io.Writer // what is printed for people goes through clean
 	raw, rawErr io.Writer // JSON and bars do not
 
+	doc any // what --json prints; it belongs to the command until finish
+
+	mu        sync.Mutex
 	json      bool // --json was given
 	jsonLines bool // --progress json was given
-	doc       any  // what --json prints
-
-	mu   sync.Mutex
-	done bool // the end has been reported
-	code int
+	done      bool // the end has been reported
+	code      int
 
 	hooks hooks
 }
@@ -54,7 +54,9 @@ func programOf(c *cli.Context) *program { return c.App.Metadata[programKey].(*pr
 func (p *program) run(ctx context.Context) int {
 	app := newApp(p)
 	line := splitLine(app, p.args)
+	p.mu.Lock()
 	p.json, p.jsonLines = line.has("json", "true"), line.has("progress", "json")
+	p.mu.Unlock()
 	var err error
 	if line.hungry != "" {
 		command := strings.Join(line.path[1:], " ")
@@ -76,8 +78,14 @@ type failure struct {
 }
 
 // finish prints the JSON document and the error, if there are, and gives the
-// exit code. Only the first call counts.
-func (p *program) finish(err error) int {
+// exit code. Of finish and abandon only the first call counts.
+func (p *program) finish(err error) int { return p.end(err, p.doc) }
+
+// abandon is finish while the command still runs: what it has found out so far
+// is its own.
+func (p *program) abandon(err error) int { return p.end(err, nil) }
+
+func (p *program) end(err error, doc any) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.done {
@@ -85,7 +93,7 @@ func (p *program) finish(err error) int {
 	}
 	p.done = true
 	if p.json {
-		if werr := p.writeDoc(err); werr != nil {
+		if werr := p.writeDoc(doc, err); werr != nil {
 			err = errors.Join(err, werr)
 		}
 	}
@@ -106,15 +114,15 @@ func (p *program) finish(err error) int {
 
 // writeDoc prints the one document of --json. A failed command's has the
 // members error and exit_code beside those that it has got to.
-func (p *program) writeDoc(err error) error {
-	if p.doc == nil && err == nil {
+func (p *program) writeDoc(doc any, err error) error {
+	if doc == nil && err == nil {
 		return nil // help was asked for
 	}
 	var b []byte
 	var merr error
-	if p.doc != nil {
-		if b, merr = encodeJSON(p.doc); merr != nil {
-			p.doc = nil
+	if doc != nil {
+		if b, merr = encodeJSON(doc); merr != nil {
+			b = nil
 			err = errors.Join(err, merr)
 		}
 	}

@@ -81,10 +81,22 @@ func Open(ctx context.Context, env Env, list []recipes.Source) ([]*pipeline.Sour
 			}
 			return nil, err
 		}
-		src.Name, src.Kind, src.Ref = s.Name, string(s.Kind), s.Value
+		src.Name, src.Kind, src.Ref = s.Name, string(s.Kind), ref(s)
 		out = append(out, src)
 	}
 	return out, nil
+}
+
+// ref is what locks and manifests say of where a source is: the recipe's words,
+// but for paths that mean something on one machine only.
+func ref(s recipes.Source) string {
+	switch s.Kind {
+	case recipes.SourceDir, recipes.SourceFile, recipes.SourceGGUF:
+		if filepath.IsAbs(s.Value) {
+			return filepath.Base(s.Value)
+		}
+	}
+	return s.Value
 }
 
 // marked puts failed reads down to the source, whoever reads.
