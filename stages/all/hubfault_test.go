@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -41,7 +42,25 @@ func TestResumeAfterCancel(t *testing.T) {
 	o := goOnline(t, "stories-wide", hubtest.Options{})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("the user has had enough")
-	o.hub.Inject(hubtest.Fault{On: hubtest.CDN, Path: shard2, Skip: 1, Times: -1, Stall: true, CutAfter: 700_000, Stalled: func() { cancel(stop) }})
+	// spooled is how much of the second file is on disk.
+	spooled := func() int64 {
+		list, err := hub.ListSpool(o.store.SpoolDir())
+		if err != nil {
+			t.Error(err)
+		}
+		for _, e := range list.Entries {
+			if e.Size == int64(len(o.files[shard2])) {
+				return e.Have
+			}
+		}
+		return 0
+	}
+	o.hub.Inject(hubtest.Fault{On: hubtest.CDN, Path: shard2, Skip: 1, Times: -1, Stall: true, CutAfter: 700_000, Stalled: func() {
+		for spooled() < 512<<10 && t.Context().Err() == nil { // two whole pieces
+			runtime.Gosched()
+		}
+		cancel(stop)
+	}})
 	res, err := o.try(ctx, "gguf-q8", o.options(), func(h *hub.Options) { h.Concurrency = 1 })
 	if !errors.Is(err, stop) {
 		t.Fatalf("%v, %v", res, err)

@@ -43,15 +43,25 @@ type opened struct {
 	has  bool
 }
 
-// counted counts the bytes that are read through it.
-type counted struct {
+// watched counts the bytes that are read through it. When reading fails it looks
+// whether the file has changed, which is the better message then.
+type watched struct {
 	tensor.Blob
-	n *atomic.Int64
+	n    *atomic.Int64
+	full string
+	was  fs.FileInfo
 }
 
-func (c counted) ReadAt(ctx context.Context, p []byte, off int64) error {
-	c.n.Add(int64(len(p)))
-	return c.Blob.ReadAt(ctx, p, off)
+func (w watched) ReadAt(ctx context.Context, p []byte, off int64) error {
+	w.n.Add(int64(len(p)))
+	err := w.Blob.ReadAt(ctx, p, off)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if changed := unchanged(w.full, w.was); changed != nil {
+		err = changed
+	}
+	return pipeline.SourceFault(err)
 }
 
 func openFolder(root string, cache *Digests) (*folder, error) {
@@ -202,7 +212,7 @@ func (d *folder) Open(ctx context.Context, p string) (tensor.Blob, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if o, ok := d.opened[p]; ok && o.blob != nil {
-		return counted{marked{o.blob}, &d.read}, nil
+		return watched{o.blob, &d.read, full, o.stat}, nil
 	}
 	st, err := os.Stat(full)
 	if err != nil {
@@ -218,7 +228,7 @@ func (d *folder) Open(ctx context.Context, p string) (tensor.Blob, error) {
 	o := &opened{stat: st, blob: blob}
 	o.sha, o.has = d.lookup(full, st)
 	d.opened[p] = o
-	return counted{marked{blob}, &d.read}, nil
+	return watched{blob, &d.read, full, st}, nil
 }
 
 // used lists the opened files by path.
@@ -255,11 +265,14 @@ func (d *folder) hash(ctx context.Context) error {
 			return err
 		}
 		sum, err := d.cache.sum(ctx, abs, o.stat, o.blob)
-		if err != nil {
-			return fmt.Errorf("%s: %w", full, err)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		if err := unchanged(full, o.stat); err != nil {
 			return err
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", full, err)
 		}
 		d.mu.Lock()
 		o.sha, o.has = sum, true
