@@ -169,7 +169,7 @@ func (h *handle) ReadAt(ctx context.Context, p []byte, off int64) error {
 		return err
 	}
 	if f != nil {
-		if err := h.snap.save(); err != nil {
+		if err := h.snap.saveSoon(); err != nil {
 			return err
 		}
 		return f.ReadAt(ctx, p, off)

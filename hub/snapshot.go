@@ -75,7 +75,7 @@ func (c *Client) Snapshot(ctx context.Context, ref Ref, opt SnapshotOptions) (*S
 		return nil, err
 	}
 	s.eng = c.newEngine(ctx, c.opt.SpoolDir != "")
-	s.record = recorder{dir: c.opt.SpoolDir, dirty: true}
+	s.record = recorder{dir: c.opt.SpoolDir, dirty: true, soon: true}
 	return s, nil
 }
 
@@ -309,7 +309,7 @@ func (s *Snapshot) Need(ctx context.Context, path string, ranges []Range) error 
 		return err
 	}
 	s.mu.Lock()
-	s.record.dirty = true
+	s.record.dirty, s.record.soon = true, true
 	s.mu.Unlock()
 	return h.need(ranges)
 }

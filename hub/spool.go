@@ -122,10 +122,11 @@ type recordedFile struct {
 	Need  [][2]int64 `json:"need,omitempty"`
 }
 
-// recorder writes a snapshot's record when it has changed.
+// recorder says when a snapshot's record must be written.
 type recorder struct {
 	dir   string
-	dirty bool
+	dirty bool // it has changed
+	soon  bool // it must be on disk before more is fetched
 }
 
 func recordPath(dir string, ref Ref, commit string) string {
@@ -133,11 +134,22 @@ func recordPath(dir string, ref Ref, commit string) string {
 	return filepath.Join(dir, snapshotsName, name[:32]+".json")
 }
 
+// saveSoon is save for readers: a file that was merely opened can wait.
+func (s *Snapshot) saveSoon() error {
+	s.mu.Lock()
+	soon := s.record.soon
+	s.mu.Unlock()
+	if !soon {
+		return nil
+	}
+	return s.save()
+}
+
 // save writes the record if anything is wanted that it does not say yet.
 func (s *Snapshot) save() error {
 	s.mu.Lock()
 	dirty := s.record.dirty && s.record.dir != ""
-	s.record.dirty = false
+	s.record.dirty, s.record.soon = false, false
 	s.mu.Unlock()
 	if !dirty {
 		return nil
