@@ -57,12 +57,17 @@ func TestKill(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		delay := time.Duration(rng.Int64N(int64(took + took/8)))
+		delay := time.Duration(rng.Int64N(int64(took)))
+		start := time.Now()
 		timer := time.AfterFunc(delay, func() { cmd.Process.Kill() })
 		err := cmd.Wait()
 		timer.Stop()
 		if err == nil {
 			finished++
+			// The machine is faster than it was: aim earlier.
+			if d := time.Since(start); d < took {
+				took = d
+			}
 		}
 		where := fmt.Sprintf("round %d, killed after %v", round, delay)
 		for i, n := range names {
@@ -91,7 +96,7 @@ func TestKill(t *testing.T) {
 		}
 	}
 	t.Logf("a build takes %v; of %d builds %d came to their end, and %d of %d files were the new ones", took, moments, finished, replaced, 2*moments)
-	if finished > moments/2 || finished == 0 && moments >= 100 {
+	if finished > moments/2 || replaced == 0 && moments >= 100 {
 		t.Errorf("%d of %d builds came to their end: the kills are at the wrong moments", finished, moments)
 	}
 	// What killed processes have left goes when it is old enough, or at once
