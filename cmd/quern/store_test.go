@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -71,6 +72,26 @@ func TestReadOnlyStore(t *testing.T) {
 	b.hooks.store = local.Options{ReadOnly: true}
 	readOnlyStore(t, b, recipe, b.path("store"))
 	b.fails(exitFailed, []string{"read-only"}, "store", "untag", "r")
+}
+
+// TestNoPlaceForAStore: without a home there is no store, and no need of one.
+func TestNoPlaceForAStore(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("other systems find the cache folder in other ways")
+	}
+	b := newBench(t)
+	b.model("stories260k", "model")
+	recipe := b.recipe(q8)
+	for _, v := range []string{"QUERN_STORE", "XDG_CACHE_HOME", "HOME"} {
+		t.Setenv(v, "")
+	}
+	if r := b.ok("build", recipe, "-o", b.path("out")); !strings.Contains(r.err, "warning: no folder for the store") {
+		t.Errorf("no warning: %s", r.err)
+	}
+	b.ok("plan", recipe)
+	b.ok("verify", b.path("out", "r.gguf"))
+	b.fails(exitFailed, []string{"--store"}, "store", "ls")
+	b.ok("store", "ls", "--store", b.path("store"))
 }
 
 // TestBuildHoldsTheStore runs gc at every event of a build: it finds the store
