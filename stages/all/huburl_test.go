@@ -334,7 +334,12 @@ func TestWithoutStore(t *testing.T) {
 			o.store = nil
 			res := o.build(c.recipe, func(h *hub.Options) { h.Memory = memory })
 			o.same(res, o.fromDir(c.recipe))
-			o.frugal(res, o.needed(res, c.dropped...))
+			// In very little memory some of what was read ahead gives way.
+			if needed := o.needed(res, c.dropped...); memory > 1<<20 {
+				o.frugal(res, needed)
+			} else if got := res.Stats.Fetch["base"].Fetched; got > needed+needed/4 {
+				t.Errorf("%s in %d bytes of memory: fetched %d bytes, needed %d", c.recipe, memory, got, needed)
+			}
 		}
 	}
 	o := goOnline(t, "stories-wide", hubtest.Options{})
