@@ -33,6 +33,9 @@ func fuzzDecoder(f *testing.F, typ tensor.Type) {
 			if FirstBadBlock(typ, data[b*size:(b+1)*size]) >= 0 {
 				continue
 			}
+			if typ == tensor.MXFP4 && data[b*size] >= 253 {
+				continue // 12 times 2^125 is over float32, in ggml as here
+			}
 			for i, v := range out[b*n : (b+1)*n] {
 				if v-v != 0 && typ != tensor.F64 {
 					t.Fatalf("block %d value %d is %v (%#x)", b, i, v, math.Float32bits(v))
