@@ -28,7 +28,7 @@ func smallDisk(t *testing.T, size string) string {
 func TestRealFullDisk(t *testing.T) {
 	disk := smallDisk(t, "4m")
 	b := newBench(t)
-	b.sparseModel("model", 1) // 17 MiB, of which Q8_0 makes 4.5
+	b.sparseModel("model", 1, 2048) // 17 MiB, of which Q8_0 makes 4.5
 	b.model("stories260k", "small/model")
 	out := filepath.Join(disk, "out")
 	recipe := b.recipe("steps:\n  - quantize: {type: Q8_0}\noutputs:\n  - {format: gguf, file: r.gguf}\n")

