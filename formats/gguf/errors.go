@@ -3,6 +3,8 @@ package gguf
 import (
 	"errors"
 	"fmt"
+
+	"quern/formats/internal/alien"
 )
 
 var (
@@ -11,9 +13,9 @@ var (
 	// ErrNotGGUF marks a file of another format.
 	ErrNotGGUF = errors.New("not a GGUF file")
 	// ErrLFSPointer marks the text that Git LFS leaves in place of a file.
-	ErrLFSPointer = errors.New("Git LFS pointer instead of the file")
+	ErrLFSPointer = alien.ErrLFSPointer
 	// ErrHTML marks a web page that was saved under a model file's name.
-	ErrHTML = errors.New("HTML page instead of the file")
+	ErrHTML = alien.ErrHTML
 	// ErrVersion marks a version that is not read.
 	ErrVersion = errors.New("unsupported GGUF version")
 	// ErrByteOrder marks a big-endian file.

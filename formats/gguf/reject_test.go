@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"quern/formats/internal/alien"
 	"quern/tensor"
 )
 
@@ -35,7 +36,7 @@ var rejects = []struct {
 	{"zip", "PK\x03\x04" + zeros(60), ErrNotGGUF, 0, "PyTorch"},
 	{"web page", "\n<!DOCTYPE html><html></html>", ErrHTML, 0, "login"},
 	{"web page without doctype", "<HTML lang=en>", ErrHTML, 0, "login"},
-	{"git lfs pointer", lfsMagic + "v1\noid sha256:4db9\nsize 1054528\n", ErrLFSPointer, 0, "\"sha256:4db9\" and \"1054528\" bytes"},
+	{"git lfs pointer", alien.LFSMagic + "v1\noid sha256:4db9\nsize 1054528\n", ErrLFSPointer, 0, "\"sha256:4db9\" and \"1054528\" bytes"},
 	{"version 0", "GGUF" + u32(0) + zeros(16), ErrVersion, 4, "version 0"},
 	{"version 1", "GGUF" + u32(1) + zeros(16), ErrVersion, 4, "given up"},
 	{"version 4", "GGUF" + u32(4) + zeros(16), ErrVersion, 4, "versions 2 and 3"},

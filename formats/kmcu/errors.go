@@ -3,6 +3,8 @@ package kmcu
 import (
 	"errors"
 	"fmt"
+
+	"quern/formats/internal/alien"
 )
 
 var (
@@ -10,6 +12,10 @@ var (
 	ErrFormat = errors.New("bad KMCU file")
 	// ErrNotKMCU marks a file of another format.
 	ErrNotKMCU = errors.New("not a KMCU file")
+	// ErrLFSPointer marks the text that Git LFS leaves in place of a file.
+	ErrLFSPointer = alien.ErrLFSPointer
+	// ErrHTML marks a web page that was saved under a model file's name.
+	ErrHTML = alien.ErrHTML
 	// ErrVersion marks a version that is not read.
 	ErrVersion = errors.New("unsupported KMCU version")
 	// ErrTruncated marks a file that ends before its directory or data do.

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"quern/formats/internal/alien"
 	"quern/tensor"
 )
 
@@ -96,6 +97,9 @@ func (f *File) failf(off int64, field, format string, args ...any) error {
 // readHeader checks the first 128 bytes and gives the number of tensors.
 func (f *File) readHeader(b []byte) (count int64, err error) {
 	if !bytes.HasPrefix(b, []byte(magic)) {
+		if err := alien.Sniff(b, f.Size, ErrNotKMCU); err != nil {
+			return 0, f.fail(0, "magic", err)
+		}
 		return 0, f.fail(0, "magic", fmt.Errorf("%w: it starts with %q", ErrNotKMCU, b[:min(len(b), 8)]))
 	}
 	if len(b) < headerBytes {

@@ -32,6 +32,11 @@ var mutations = []struct {
 	text   string
 }{
 	{"empty file", func([]byte) []byte { return nil }, ErrNotKMCU, 0, "magic"},
+	{"web page", func([]byte) []byte { return []byte("<!DOCTYPE html><html>") }, ErrHTML, 0, "magic"},
+	{"git lfs pointer", func([]byte) []byte {
+		return []byte("version https://git-lfs.github.com/spec/v1\noid sha256:4db9\nsize 154880\n")
+	}, ErrLFSPointer, 0, "magic"},
+	{"another format", func([]byte) []byte { return []byte("GGUF\x03\x00\x00\x00") }, ErrNotKMCU, 0, "magic"},
 	{"other magic", put8(3, 'X'), ErrNotKMCU, 0, "magic"},
 	{"header cut", func(b []byte) []byte { return b[:127] }, ErrTruncated, 0, "127"},
 	{"version 2", put32(4, 2), ErrVersion, 4, "version"},

@@ -1,6 +1,10 @@
 package safetensors
 
-import "errors"
+import (
+	"errors"
+
+	"quern/formats/internal/alien"
+)
 
 var (
 	// ErrHeader marks a header that breaks a rule of the format.
@@ -10,9 +14,9 @@ var (
 	// ErrTruncated marks a file that ends before its header or tensors do.
 	ErrTruncated = errors.New("truncated safetensors file")
 	// ErrLFSPointer marks the text that Git LFS leaves in place of a file.
-	ErrLFSPointer = errors.New("Git LFS pointer instead of the file")
+	ErrLFSPointer = alien.ErrLFSPointer
 	// ErrHTML marks a web page that was saved under a model file's name.
-	ErrHTML = errors.New("HTML page instead of the file")
+	ErrHTML = alien.ErrHTML
 	// ErrFormat marks a file of another known format.
 	ErrFormat = errors.New("not a safetensors file")
 	// ErrIndex marks a shard index that is malformed or names unsafe paths.

@@ -24,6 +24,7 @@ import (
 	"slices"
 	"strings"
 
+	"quern/formats/internal/alien"
 	"quern/tensor"
 )
 
@@ -125,7 +126,7 @@ func readHeader(ctx context.Context, blob tensor.Blob, opt Options) ([]byte, err
 	if err := blob.ReadAt(ctx, head, 0); err != nil {
 		return nil, err
 	}
-	if err := sniff(head, size); err != nil {
+	if err := alien.Sniff(head, size, ErrFormat); err != nil {
 		return nil, err
 	}
 	if size < 8 {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"quern/formats/internal/alien"
 	"quern/tensor"
 )
 
@@ -50,7 +51,7 @@ func ReadIndex(ctx context.Context, name string, blob tensor.Blob) (*Index, erro
 	if err := blob.ReadAt(ctx, head, 0); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if err := sniff(head, blob.Size()); err != nil {
+	if err := alien.Sniff(head, blob.Size(), ErrFormat); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	rest := io.NewSectionReader(tensor.ContextReaderAt(ctx, blob), int64(len(head)), blob.Size()-int64(len(head)))
