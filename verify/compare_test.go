@@ -203,3 +203,17 @@ func TestCancel(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestSniff: what is no model file at all is named.
+func TestSniff(t *testing.T) {
+	for text, want := range map[string]string{
+		"version https://git-lfs.github.com/spec/v1\noid sha256:4db9\nsize 154880\n": "git lfs pull",
+		"<!DOCTYPE html><html></html>": "login",
+		"something else":               "are read",
+	} {
+		_, err := Sniff(context.Background(), "f", tensor.BytesBlob("f", []byte(text)))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.20q: %v, want %q", text, err, want)
+		}
+	}
+}

@@ -42,6 +42,10 @@ func Sniff(ctx context.Context, name string, b tensor.Blob) (Format, error) {
 	case n == 9 && head[8] == '{':
 		return Safetensors, nil
 	}
+	// The readers know what else is found under a model file's name.
+	if _, err := gguf.Open(ctx, name, b, gguf.Options{}); errors.Is(err, gguf.ErrLFSPointer) || errors.Is(err, gguf.ErrHTML) {
+		return "", err
+	}
 	return "", fmt.Errorf("%s: %w: it starts with %q; GGUF, KMCU and safetensors files are read", name, ErrFormat, head)
 }
 

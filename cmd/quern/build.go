@@ -40,11 +40,7 @@ const measureLimit = 64 << 20
 
 func runBuild(c *cli.Context) error {
 	ctx := c.Context
-	mem, err := memory(c)
-	if err != nil {
-		return err
-	}
-	workers, err := jobs(c)
+	workers, mem, err := work(c)
 	if err != nil {
 		return err
 	}

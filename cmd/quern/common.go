@@ -82,6 +82,15 @@ func memory(c *cli.Context) (int64, error) {
 	return n, nil
 }
 
+// work reads the flags of workFlags.
+func work(c *cli.Context) (workers int, mem int64, err error) {
+	if mem, err = memory(c); err != nil {
+		return 0, 0, err
+	}
+	workers, err = jobs(c)
+	return workers, mem, err
+}
+
 func jobs(c *cli.Context) (int, error) {
 	n := c.Int("jobs")
 	if n < 0 {

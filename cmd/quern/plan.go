@@ -30,11 +30,7 @@ func planCommand() *cli.Command {
 }
 
 func runPlan(c *cli.Context) error {
-	mem, err := memory(c)
-	if err != nil {
-		return err
-	}
-	workers, err := jobs(c)
+	workers, mem, err := work(c)
 	if err != nil {
 		return err
 	}

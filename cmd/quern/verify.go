@@ -53,11 +53,7 @@ func runVerify(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	mem, err := memory(c)
-	if err != nil {
-		return err
-	}
-	workers, err := jobs(c)
+	workers, mem, err := work(c)
 	if err != nil {
 		return err
 	}
