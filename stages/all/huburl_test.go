@@ -329,16 +329,23 @@ func TestWithoutStore(t *testing.T) {
 		recipe, model string
 		dropped       []string
 	}{{"kmcu-stories", "stories260k", nil}, {"kmcu-tied", "stories-wide", []string{"lm_head.weight"}}, {"gguf-q8", "stories-wide", nil}, {"gguf-moe-q4", "stories-moe", nil}} {
-		for _, memory := range []int64{1 << 20, 64 << 20} {
+		for _, x := range []struct {
+			memory int64
+			jobs   int
+		}{{64 << 20, 2}, {1 << 20, 1}, {1 << 20, 2}} {
 			o := goOnline(t, c.model, hubtest.Options{SignedUses: 2})
 			o.store = nil
-			res := o.build(c.recipe, func(h *hub.Options) { h.Memory = memory })
+			opt := o.options()
+			opt.Jobs = x.jobs
+			res, err := o.try(t.Context(), c.recipe, opt, func(h *hub.Options) { h.Memory = x.memory })
+			if err != nil {
+				t.Fatal(err)
+			}
 			o.same(res, o.fromDir(c.recipe))
-			// In very little memory some of what was read ahead gives way.
-			if needed := o.needed(res, c.dropped...); memory > 1<<20 {
-				o.frugal(res, needed)
-			} else if got := res.Stats.Fetch["base"].Fetched; got > needed+needed/4 {
-				t.Errorf("%s in %d bytes of memory: fetched %d bytes, needed %d", c.recipe, memory, got, needed)
+			// Two readers take such little room from each other and fetch
+			// again; one reads in the order that was declared.
+			if x.memory > 1<<20 || x.jobs == 1 {
+				o.frugal(res, o.needed(res, c.dropped...))
 			}
 		}
 	}
