@@ -39,6 +39,7 @@ type layer struct {
 //     formats, nor the hub keeps a new stage, format or source out of it.
 //   - verify compares tensors of files and knows no pipeline, so that a check
 //     does not share the faults of what it checks.
+//   - runtime runs what was written, and knows no pipeline for the same reason.
 //   - stages do one thing each, apart from each other; all is the table of
 //     them, and gates compare with what emit lays out.
 //   - cmd is the only place that sees everything.
@@ -55,9 +56,9 @@ var layers = []layer{
 	{"pipeline", []string{"artifacts", "model", "tensor", "internal"}},
 	{"verify/parquet", []string{"verify"}},
 	{"verify", []string{"artifacts", "model", "formats", "tensor", "internal"}},
-	{"runtime", []string{"model", "tokenizer", "formats", "tensor", "internal"}},
-	{"stages", []string{"verify", "pipeline", "recipes", "hub", "artifacts", "model", "tokenizer", "formats", "tensor", "internal"}},
-	{"stages/gates", []string{"stages/emit", "verify", "pipeline", "recipes", "model", "formats", "tensor", "internal"}},
+	{"runtime", []string{"runtime", "model", "tokenizer", "formats", "tensor", "internal"}},
+	{"stages", []string{"runtime", "verify", "pipeline", "recipes", "hub", "artifacts", "model", "tokenizer", "formats", "tensor", "internal"}},
+	{"stages/gates", []string{"stages/emit", "runtime", "verify", "pipeline", "recipes", "model", "tokenizer", "formats", "tensor", "internal"}},
 	{"stages/all", []string{"stages", "verify", "pipeline", "recipes", "artifacts", "internal"}},
 	{"cmd", []string{"cmd", "stages", "runtime", "verify", "pipeline", "recipes", "hub", "artifacts", "model", "tokenizer", "formats", "tensor", "internal"}},
 	{"interop", []string{"cmd", "stages", "runtime", "verify", "pipeline", "recipes", "hub", "artifacts", "model", "tokenizer", "formats", "tensor", "internal"}},
