@@ -31,7 +31,7 @@ func (iq4_NL) Decode(dst []float32, src []byte) {
 	}
 }
 
-func (iq4_NL) EncodeRow(dst []byte, src, weights []float32) { encodeIQ4_NL(dst, src, weights, useAVX2) }
+func (iq4_NL) EncodeRow(dst []byte, src, weights []float32) { encodeIQ4_NL(dst, src, weights, useSIMD) }
 
 func encodeIQ4_NL(dst []byte, src, weights []float32, fast bool) {
 	s := newLanes(fast)
@@ -157,7 +157,7 @@ func (iq4_XS) Decode(dst []float32, src []byte) {
 	}
 }
 
-func (iq4_XS) EncodeRow(dst []byte, src, weights []float32) { encodeIQ4_XS(dst, src, weights, useAVX2) }
+func (iq4_XS) EncodeRow(dst []byte, src, weights []float32) { encodeIQ4_XS(dst, src, weights, useSIMD) }
 
 func encodeIQ4_XS(dst []byte, src, weights []float32, fast bool) {
 	s := newLanes(fast)

@@ -15,9 +15,9 @@ TEXT ·hasF16C(SB), NOSPLIT, $0-1
 	MOVB CL, ret+0(FP)
 	RET
 
-// func decodeF16AVX2(dst *float32, src *byte, n int)
+// func decodeF16SIMD(dst *float32, src *byte, n int)
 // Requires: AVX, F16C
-TEXT ·decodeF16AVX2(SB), NOSPLIT, $0-24
+TEXT ·decodeF16SIMD(SB), NOSPLIT, $0-24
 	MOVQ  dst+0(FP), AX
 	MOVQ  src+8(FP), CX
 	MOVQ  n+16(FP), DX
@@ -38,9 +38,9 @@ f16dDone:
 	VZEROUPPER
 	RET
 
-// func encodeF16AVX2(dst *byte, src *float32, n int)
+// func encodeF16SIMD(dst *byte, src *float32, n int)
 // Requires: AVX, F16C
-TEXT ·encodeF16AVX2(SB), NOSPLIT, $0-24
+TEXT ·encodeF16SIMD(SB), NOSPLIT, $0-24
 	MOVQ    dst+0(FP), AX
 	MOVQ    src+8(FP), CX
 	MOVQ    n+16(FP), DX
@@ -93,9 +93,9 @@ DATA quietNaN<>+24(SB)/4, $0x7fc00000
 DATA quietNaN<>+28(SB)/4, $0x7fc00000
 GLOBL quietNaN<>(SB), RODATA|NOPTR, $32
 
-// func decodeBF16AVX2(dst *float32, src *byte, n int)
+// func decodeBF16SIMD(dst *float32, src *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·decodeBF16AVX2(SB), NOSPLIT, $0-24
+TEXT ·decodeBF16SIMD(SB), NOSPLIT, $0-24
 	MOVQ  dst+0(FP), AX
 	MOVQ  src+8(FP), CX
 	MOVQ  n+16(FP), DX
@@ -118,9 +118,9 @@ bf16dDone:
 	VZEROUPPER
 	RET
 
-// func encodeBF16AVX2(dst *byte, src *float32, n int)
+// func encodeBF16SIMD(dst *byte, src *float32, n int)
 // Requires: AVX, AVX2
-TEXT ·encodeBF16AVX2(SB), NOSPLIT, $0-24
+TEXT ·encodeBF16SIMD(SB), NOSPLIT, $0-24
 	MOVQ    dst+0(FP), AX
 	MOVQ    src+8(FP), CX
 	MOVQ    n+16(FP), DX
@@ -215,9 +215,9 @@ DATA quietBF16<>+24(SB)/4, $0x00000040
 DATA quietBF16<>+28(SB)/4, $0x00000040
 GLOBL quietBF16<>(SB), RODATA|NOPTR, $32
 
-// func scanCountsAVX2(out *uint32, src *float32, n int, over uint32, flush uint32)
+// func scanCountsSIMD(out *uint32, src *float32, n int, over uint32, flush uint32)
 // Requires: AVX, AVX2
-TEXT ·scanCountsAVX2(SB), NOSPLIT, $0-32
+TEXT ·scanCountsSIMD(SB), NOSPLIT, $0-32
 	MOVQ         src+8(FP), AX
 	MOVQ         n+16(FP), CX
 	MOVL         over+24(FP), DX
@@ -317,9 +317,9 @@ DATA belowInfinity<>+24(SB)/4, $0x7f7fffff
 DATA belowInfinity<>+28(SB)/4, $0x7f7fffff
 GLOBL belowInfinity<>(SB), RODATA|NOPTR, $32
 
-// func encodeQ8_0AVX2(dst *byte, src *float32, blocks int)
+// func encodeQ8_0SIMD(dst *byte, src *float32, blocks int)
 // Requires: AVX, AVX2, F16C
-TEXT ·encodeQ8_0AVX2(SB), NOSPLIT, $0-24
+TEXT ·encodeQ8_0SIMD(SB), NOSPLIT, $0-24
 	MOVQ    dst+0(FP), AX
 	MOVQ    src+8(FP), CX
 	MOVQ    blocks+16(FP), DX
@@ -431,9 +431,9 @@ GLOBL oneFloat<>(SB), RODATA|NOPTR, $4
 DATA float127<>+0(SB)/4, $0x42fe0000
 GLOBL float127<>(SB), RODATA|NOPTR, $4
 
-// func encodeQ4_0AVX2(dst *byte, src *float32, blocks int)
+// func encodeQ4_0SIMD(dst *byte, src *float32, blocks int)
 // Requires: AVX, AVX2, F16C
-TEXT ·encodeQ4_0AVX2(SB), NOSPLIT, $0-24
+TEXT ·encodeQ4_0SIMD(SB), NOSPLIT, $0-24
 	MOVQ    dst+0(FP), AX
 	MOVQ    src+8(FP), CX
 	MOVQ    blocks+16(FP), DX
@@ -560,9 +560,9 @@ GLOBL q4top<>(SB), RODATA|NOPTR, $32
 DATA minusEighth<>+0(SB)/4, $0xbe000000
 GLOBL minusEighth<>(SB), RODATA|NOPTR, $4
 
-// func encodeKMCUQ4AVX2(dst *byte, src *float32, blocks int)
+// func encodeKMCUQ4SIMD(dst *byte, src *float32, blocks int)
 // Requires: AVX, AVX2, F16C
-TEXT ·encodeKMCUQ4AVX2(SB), NOSPLIT, $0-24
+TEXT ·encodeKMCUQ4SIMD(SB), NOSPLIT, $0-24
 	MOVQ    dst+0(FP), AX
 	MOVQ    src+8(FP), CX
 	MOVQ    blocks+16(FP), DX
@@ -693,9 +693,9 @@ GLOBL kmcuPairs<>(SB), RODATA|NOPTR, $32
 DATA eighth<>+0(SB)/4, $0x3e000000
 GLOBL eighth<>(SB), RODATA|NOPTR, $4
 
-// func transposeAVX2(dst *[8]float32, src *float32, stride int, n int)
+// func transposeSIMD(dst *[8]float32, src *float32, stride int, n int)
 // Requires: AVX
-TEXT ·transposeAVX2(SB), NOSPLIT, $0-32
+TEXT ·transposeSIMD(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), CX
 	MOVQ stride+16(FP), DX
@@ -752,9 +752,9 @@ transposeLoop:
 	VZEROUPPER
 	RET
 
-// func weighAbsAVX2(s *float32, n int)
+// func weighAbsSIMD(s *float32, n int)
 // Requires: AVX
-TEXT ·weighAbsAVX2(SB), NOSPLIT, $0-16
+TEXT ·weighAbsSIMD(SB), NOSPLIT, $0-16
 	MOVQ         s+0(FP), AX
 	MOVQ         n+8(FP), CX
 	VBROADCASTSS absBits1<>+0(SB), Y0
@@ -778,9 +778,9 @@ weighAbs:
 DATA absBits1<>+0(SB)/4, $0x7fffffff
 GLOBL absBits1<>(SB), RODATA|NOPTR, $4
 
-// func weighSquareAVX2(s *float32, n int)
+// func weighSquareSIMD(s *float32, n int)
 // Requires: AVX
-TEXT ·weighSquareAVX2(SB), NOSPLIT, $0-16
+TEXT ·weighSquareSIMD(SB), NOSPLIT, $0-16
 	MOVQ s+0(FP), AX
 	MOVQ n+8(FP), CX
 	MOVQ CX, CX
@@ -804,9 +804,9 @@ weighSquare:
 	VZEROUPPER
 	RET
 
-// func weighMeanAVX2(s *float32, n int, inverse float32)
+// func weighMeanSIMD(s *float32, n int, inverse float32)
 // Requires: AVX
-TEXT ·weighMeanAVX2(SB), NOSPLIT, $0-20
+TEXT ·weighMeanSIMD(SB), NOSPLIT, $0-20
 	MOVQ         s+0(FP), AX
 	MOVQ         n+8(FP), CX
 	VXORPS       Y0, Y0, Y0
@@ -854,9 +854,9 @@ weighMean:
 	VZEROUPPER
 	RET
 
-// func weighImportanceAVX2(s *float32, n int, sigma2 *[8]float32)
+// func weighImportanceSIMD(s *float32, n int, sigma2 *[8]float32)
 // Requires: AVX
-TEXT ·weighImportanceAVX2(SB), NOSPLIT, $0-24
+TEXT ·weighImportanceSIMD(SB), NOSPLIT, $0-24
 	MOVQ    s+0(FP), AX
 	MOVQ    n+8(FP), CX
 	MOVQ    sigma2+16(FP), DX
@@ -894,9 +894,9 @@ weighImportance:
 	VZEROUPPER
 	RET
 
-// func fitAffineAVX2(s *float32, sets int, n int, candidates *float32, steps int) bool
+// func fitAffineSIMD(s *float32, sets int, n int, candidates *float32, steps int) bool
 // Requires: AVX
-TEXT ·fitAffineAVX2(SB), NOSPLIT, $0-41
+TEXT ·fitAffineSIMD(SB), NOSPLIT, $0-41
 	MOVQ         s+0(FP), AX
 	MOVQ         n+16(FP), CX
 	MOVQ         candidates+24(FP), DX
@@ -908,7 +908,7 @@ TEXT ·fitAffineAVX2(SB), NOSPLIT, $0-41
 	MOVQ         AX, SI
 	MOVQ         sets+8(FP), DI
 
-fitAffineAVX2Prepare:
+fitAffineSIMDPrepare:
 	VMOVUPS (SI), Y3
 	VMOVAPS Y3, Y4
 	VXORPS  Y5, Y5, Y5
@@ -916,7 +916,7 @@ fitAffineAVX2Prepare:
 	MOVQ    SI, R8
 	MOVQ    CX, R9
 
-fitAffineAVX2Range:
+fitAffineSIMDRange:
 	VMOVUPS      (R8), Y7
 	VMOVUPS      1024(R8), Y8
 	VMINPS       Y3, Y7, Y3
@@ -947,7 +947,7 @@ fitAffineAVX2Range:
 	VADDPS       Y7, Y6, Y6
 	ADDQ         $+128, R8
 	SUBQ         $+4, R9
-	JNZ          fitAffineAVX2Range
+	JNZ          fitAffineSIMDRange
 	VMOVUPS      Y5, 3200(SI)
 	VMOVUPS      Y6, 3232(SI)
 	VMOVUPS      Y3, 3296(SI)
@@ -957,7 +957,7 @@ fitAffineAVX2Range:
 	VCMPPS       $0x00, Y6, Y5, Y5
 	VMOVMSKPS    Y5, R8
 	CMPL         R8, $0x000000ff
-	JNE          fitAffineAVX2Refuse
+	JNE          fitAffineSIMDRefuse
 	VCMPPS       $0x1e, Y6, Y3, Y5
 	VBLENDVPS    Y5, Y6, Y3, Y3
 	VMOVUPS      Y3, 3392(SI)
@@ -980,7 +980,7 @@ fitAffineAVX2Range:
 	VANDPS       3360(SI), Y5, Y5
 	VMOVMSKPS    Y5, R8
 	TESTL        R8, R8
-	JNZ          fitAffineAVX2Refuse
+	JNZ          fitAffineSIMDRefuse
 	VMOVUPS      Y4, 3136(SI)
 	VMOVUPS      Y3, 3168(SI)
 	VBROADCASTSS oneFloat1<>+0(SB), Y5
@@ -989,7 +989,7 @@ fitAffineAVX2Range:
 	MOVQ         SI, R8
 	MOVQ         CX, R9
 
-fitAffineAVX2First:
+fitAffineSIMDFirst:
 	VMOVUPS (R8), Y6
 	VSUBPS  Y3, Y6, Y6
 	VMULPS  Y4, Y6, Y6
@@ -1024,12 +1024,12 @@ fitAffineAVX2First:
 	VMOVUPS Y6, 2144(R8)
 	ADDQ    $+128, R8
 	SUBQ    $+4, R9
-	JNZ     fitAffineAVX2First
+	JNZ     fitAffineSIMDFirst
 	VXORPS  Y4, Y4, Y4
 	MOVQ    SI, R8
 	MOVQ    CX, R9
 
-fitAffineAVX2FirstError:
+fitAffineSIMDFirstError:
 	VMULPS  2048(R8), Y5, Y6
 	VADDPS  Y3, Y6, Y6
 	VSUBPS  (R8), Y6, Y6
@@ -1056,18 +1056,18 @@ fitAffineAVX2FirstError:
 	VADDPS  Y6, Y4, Y4
 	ADDQ    $+128, R8
 	SUBQ    $+4, R9
-	JNZ     fitAffineAVX2FirstError
+	JNZ     fitAffineSIMDFirstError
 	VMOVUPS Y4, 3328(SI)
 	ADDQ    $+3424, SI
 	DECQ    DI
-	JNZ     fitAffineAVX2Prepare
+	JNZ     fitAffineSIMDPrepare
 
-fitAffineAVX2Step:
+fitAffineSIMDStep:
 	ADDQ $+4, DX
 	MOVQ AX, SI
 	MOVQ sets+8(FP), DI
 
-fitAffineAVX2Set:
+fitAffineSIMDSet:
 	VMOVUPS      3392(SI), Y3
 	VMOVUPS      3264(SI), Y5
 	VSUBPS       Y3, Y5, Y5
@@ -1086,14 +1086,14 @@ fitAffineAVX2Set:
 	VANDPS       3360(SI), Y5, Y5
 	VMOVMSKPS    Y5, R8
 	TESTL        R8, R8
-	JNZ          fitAffineAVX2Refuse
+	JNZ          fitAffineSIMDRefuse
 	VXORPS       Y5, Y5, Y5
 	VXORPS       Y6, Y6, Y6
 	VXORPS       Y7, Y7, Y7
 	MOVQ         SI, R8
 	MOVQ         CX, R9
 
-fitAffineAVX2Codes:
+fitAffineSIMDCodes:
 	VMOVUPS   (R8), Y8
 	VSUBPS    Y3, Y8, Y9
 	VMULPS    Y4, Y9, Y9
@@ -1152,7 +1152,7 @@ fitAffineAVX2Codes:
 	VADDPS    Y8, Y7, Y7
 	ADDQ      $+128, R8
 	SUBQ      $+4, R9
-	JNZ       fitAffineAVX2Codes
+	JNZ       fitAffineSIMDCodes
 	VXORPS    Y13, Y13, Y13
 	VMOVUPS   3200(SI), Y9
 	VMULPS    Y6, Y9, Y8
@@ -1177,7 +1177,7 @@ fitAffineAVX2Codes:
 	MOVQ      SI, R8
 	MOVQ      CX, R9
 
-fitAffineAVX2Error:
+fitAffineSIMDError:
 	VMULPS    2048(R8), Y9, Y6
 	VADDPS    Y10, Y6, Y6
 	VSUBPS    (R8), Y6, Y6
@@ -1204,7 +1204,7 @@ fitAffineAVX2Error:
 	VADDPS    Y6, Y5, Y5
 	ADDQ      $+128, R8
 	SUBQ      $+4, R9
-	JNZ       fitAffineAVX2Error
+	JNZ       fitAffineSIMDError
 	VMOVUPS   3328(SI), Y6
 	VCMPPS    $0x11, Y6, Y5, Y11
 	VANDPS    Y12, Y11, Y11
@@ -1225,13 +1225,13 @@ fitAffineAVX2Error:
 	VMOVUPS   Y3, 3392(SI)
 	ADDQ      $+3424, SI
 	DECQ      DI
-	JNZ       fitAffineAVX2Set
+	JNZ       fitAffineSIMDSet
 	DECQ      BX
-	JNZ       fitAffineAVX2Step
+	JNZ       fitAffineSIMDStep
 	MOVQ      AX, SI
 	MOVQ      sets+8(FP), DI
 
-fitAffineAVX2Finish:
+fitAffineSIMDFinish:
 	VMOVUPS      3360(SI), Y0
 	VANDPS       3072(SI), Y0, Y1
 	VMOVUPS      Y1, 3072(SI)
@@ -1244,13 +1244,13 @@ fitAffineAVX2Finish:
 	VMOVUPS      Y1, 3104(SI)
 	ADDQ         $+3424, SI
 	DECQ         DI
-	JNZ          fitAffineAVX2Finish
+	JNZ          fitAffineSIMDFinish
 	VZEROUPPER
 	MOVB         $0x01, AL
 	MOVB         AL, ret+40(FP)
 	RET
 
-fitAffineAVX2Refuse:
+fitAffineSIMDRefuse:
 	VZEROUPPER
 	MOVB $0x00, AL
 	MOVB AL, ret+40(FP)
@@ -1268,9 +1268,9 @@ GLOBL oneFloat1<>(SB), RODATA|NOPTR, $4
 DATA signBit1<>+0(SB)/4, $0x80000000
 GLOBL signBit1<>(SB), RODATA|NOPTR, $4
 
-// func fitAffineAbsAVX2(s *float32, sets int, n int, candidates *float32, steps int) bool
+// func fitAffineAbsSIMD(s *float32, sets int, n int, candidates *float32, steps int) bool
 // Requires: AVX
-TEXT ·fitAffineAbsAVX2(SB), NOSPLIT, $0-41
+TEXT ·fitAffineAbsSIMD(SB), NOSPLIT, $0-41
 	MOVQ         s+0(FP), AX
 	MOVQ         n+16(FP), CX
 	MOVQ         candidates+24(FP), DX
@@ -1282,7 +1282,7 @@ TEXT ·fitAffineAbsAVX2(SB), NOSPLIT, $0-41
 	MOVQ         AX, SI
 	MOVQ         sets+8(FP), DI
 
-fitAffineAbsAVX2Prepare:
+fitAffineAbsSIMDPrepare:
 	VMOVUPS (SI), Y3
 	VMOVAPS Y3, Y4
 	VXORPS  Y5, Y5, Y5
@@ -1290,7 +1290,7 @@ fitAffineAbsAVX2Prepare:
 	MOVQ    SI, R8
 	MOVQ    CX, R9
 
-fitAffineAbsAVX2Range:
+fitAffineAbsSIMDRange:
 	VMOVUPS      (R8), Y7
 	VMOVUPS      1024(R8), Y8
 	VMINPS       Y3, Y7, Y3
@@ -1321,7 +1321,7 @@ fitAffineAbsAVX2Range:
 	VADDPS       Y7, Y6, Y6
 	ADDQ         $+128, R8
 	SUBQ         $+4, R9
-	JNZ          fitAffineAbsAVX2Range
+	JNZ          fitAffineAbsSIMDRange
 	VMOVUPS      Y5, 3200(SI)
 	VMOVUPS      Y6, 3232(SI)
 	VMOVUPS      Y3, 3296(SI)
@@ -1331,7 +1331,7 @@ fitAffineAbsAVX2Range:
 	VCMPPS       $0x00, Y6, Y5, Y5
 	VMOVMSKPS    Y5, R8
 	CMPL         R8, $0x000000ff
-	JNE          fitAffineAbsAVX2Refuse
+	JNE          fitAffineAbsSIMDRefuse
 	VCMPPS       $0x1e, Y6, Y3, Y5
 	VBLENDVPS    Y5, Y6, Y3, Y3
 	VMOVUPS      Y3, 3392(SI)
@@ -1354,7 +1354,7 @@ fitAffineAbsAVX2Range:
 	VANDPS       3360(SI), Y5, Y5
 	VMOVMSKPS    Y5, R8
 	TESTL        R8, R8
-	JNZ          fitAffineAbsAVX2Refuse
+	JNZ          fitAffineAbsSIMDRefuse
 	VMOVUPS      Y4, 3136(SI)
 	VMOVUPS      Y3, 3168(SI)
 	VBROADCASTSS oneFloat1<>+0(SB), Y5
@@ -1363,7 +1363,7 @@ fitAffineAbsAVX2Range:
 	MOVQ         SI, R8
 	MOVQ         CX, R9
 
-fitAffineAbsAVX2First:
+fitAffineAbsSIMDFirst:
 	VMOVUPS (R8), Y6
 	VSUBPS  Y3, Y6, Y6
 	VMULPS  Y4, Y6, Y6
@@ -1398,12 +1398,12 @@ fitAffineAbsAVX2First:
 	VMOVUPS Y6, 2144(R8)
 	ADDQ    $+128, R8
 	SUBQ    $+4, R9
-	JNZ     fitAffineAbsAVX2First
+	JNZ     fitAffineAbsSIMDFirst
 	VXORPS  Y4, Y4, Y4
 	MOVQ    SI, R8
 	MOVQ    CX, R9
 
-fitAffineAbsAVX2FirstError:
+fitAffineAbsSIMDFirstError:
 	VMULPS  2048(R8), Y5, Y6
 	VADDPS  Y3, Y6, Y6
 	VSUBPS  (R8), Y6, Y6
@@ -1430,18 +1430,18 @@ fitAffineAbsAVX2FirstError:
 	VADDPS  Y6, Y4, Y4
 	ADDQ    $+128, R8
 	SUBQ    $+4, R9
-	JNZ     fitAffineAbsAVX2FirstError
+	JNZ     fitAffineAbsSIMDFirstError
 	VMOVUPS Y4, 3328(SI)
 	ADDQ    $+3424, SI
 	DECQ    DI
-	JNZ     fitAffineAbsAVX2Prepare
+	JNZ     fitAffineAbsSIMDPrepare
 
-fitAffineAbsAVX2Step:
+fitAffineAbsSIMDStep:
 	ADDQ $+4, DX
 	MOVQ AX, SI
 	MOVQ sets+8(FP), DI
 
-fitAffineAbsAVX2Set:
+fitAffineAbsSIMDSet:
 	VMOVUPS      3392(SI), Y3
 	VMOVUPS      3264(SI), Y5
 	VSUBPS       Y3, Y5, Y5
@@ -1460,14 +1460,14 @@ fitAffineAbsAVX2Set:
 	VANDPS       3360(SI), Y5, Y5
 	VMOVMSKPS    Y5, R8
 	TESTL        R8, R8
-	JNZ          fitAffineAbsAVX2Refuse
+	JNZ          fitAffineAbsSIMDRefuse
 	VXORPS       Y5, Y5, Y5
 	VXORPS       Y6, Y6, Y6
 	VXORPS       Y7, Y7, Y7
 	MOVQ         SI, R8
 	MOVQ         CX, R9
 
-fitAffineAbsAVX2Codes:
+fitAffineAbsSIMDCodes:
 	VMOVUPS   (R8), Y8
 	VSUBPS    Y3, Y8, Y9
 	VMULPS    Y4, Y9, Y9
@@ -1526,7 +1526,7 @@ fitAffineAbsAVX2Codes:
 	VADDPS    Y8, Y7, Y7
 	ADDQ      $+128, R8
 	SUBQ      $+4, R9
-	JNZ       fitAffineAbsAVX2Codes
+	JNZ       fitAffineAbsSIMDCodes
 	VXORPS    Y13, Y13, Y13
 	VMOVUPS   3200(SI), Y9
 	VMULPS    Y6, Y9, Y8
@@ -1551,7 +1551,7 @@ fitAffineAbsAVX2Codes:
 	MOVQ      SI, R8
 	MOVQ      CX, R9
 
-fitAffineAbsAVX2Error:
+fitAffineAbsSIMDError:
 	VMULPS    2048(R8), Y9, Y6
 	VADDPS    Y10, Y6, Y6
 	VSUBPS    (R8), Y6, Y6
@@ -1578,7 +1578,7 @@ fitAffineAbsAVX2Error:
 	VADDPS    Y6, Y5, Y5
 	ADDQ      $+128, R8
 	SUBQ      $+4, R9
-	JNZ       fitAffineAbsAVX2Error
+	JNZ       fitAffineAbsSIMDError
 	VMOVUPS   3328(SI), Y6
 	VCMPPS    $0x11, Y6, Y5, Y11
 	VANDPS    Y12, Y11, Y11
@@ -1599,13 +1599,13 @@ fitAffineAbsAVX2Error:
 	VMOVUPS   Y3, 3392(SI)
 	ADDQ      $+3424, SI
 	DECQ      DI
-	JNZ       fitAffineAbsAVX2Set
+	JNZ       fitAffineAbsSIMDSet
 	DECQ      BX
-	JNZ       fitAffineAbsAVX2Step
+	JNZ       fitAffineAbsSIMDStep
 	MOVQ      AX, SI
 	MOVQ      sets+8(FP), DI
 
-fitAffineAbsAVX2Finish:
+fitAffineAbsSIMDFinish:
 	VMOVUPS      3360(SI), Y0
 	VANDPS       3072(SI), Y0, Y1
 	VMOVUPS      Y1, 3072(SI)
@@ -1618,21 +1618,21 @@ fitAffineAbsAVX2Finish:
 	VMOVUPS      Y1, 3104(SI)
 	ADDQ         $+3424, SI
 	DECQ         DI
-	JNZ          fitAffineAbsAVX2Finish
+	JNZ          fitAffineAbsSIMDFinish
 	VZEROUPPER
 	MOVB         $0x01, AL
 	MOVB         AL, ret+40(FP)
 	RET
 
-fitAffineAbsAVX2Refuse:
+fitAffineAbsSIMDRefuse:
 	VZEROUPPER
 	MOVB $0x00, AL
 	MOVB AL, ret+40(FP)
 	RET
 
-// func recodeAVX2(l *byte, x *float32, d *float32, m *float32, lo int32, hi int32)
+// func recodeSIMD(l *byte, x *float32, d *float32, m *float32, lo int32, hi int32)
 // Requires: AVX, AVX2
-TEXT ·recodeAVX2(SB), NOSPLIT, $0-40
+TEXT ·recodeSIMD(SB), NOSPLIT, $0-40
 	MOVQ         l+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVQ         d+16(FP), DX
@@ -1704,9 +1704,9 @@ GLOBL mantissa<>(SB), RODATA|NOPTR, $4
 DATA nearestBias<>+0(SB)/4, $0x00400000
 GLOBL nearestBias<>(SB), RODATA|NOPTR, $4
 
-// func fitSymmetricAVX2(s *float32, sets int, n int, candidates *float32, count int) bool
+// func fitSymmetricSIMD(s *float32, sets int, n int, candidates *float32, count int) bool
 // Requires: AVX
-TEXT ·fitSymmetricAVX2(SB), NOSPLIT, $0-41
+TEXT ·fitSymmetricSIMD(SB), NOSPLIT, $0-41
 	MOVQ         s+0(FP), AX
 	MOVQ         n+16(FP), CX
 	MOVQ         sets+8(FP), DX
@@ -1717,7 +1717,7 @@ TEXT ·fitSymmetricAVX2(SB), NOSPLIT, $0-41
 	VBROADCASTSS 4(BX), Y1
 	VADDPS       Y2, Y1, Y1
 
-fitSymmetricAVX2Set:
+fitSymmetricSIMDSet:
 	VXORPS       Y3, Y3, Y3
 	VXORPS       Y4, Y4, Y4
 	VXORPS       Y5, Y5, Y5
@@ -1725,7 +1725,7 @@ fitSymmetricAVX2Set:
 	MOVQ         AX, BX
 	MOVQ         CX, SI
 
-fitSymmetricAVX2Extremes:
+fitSymmetricSIMDExtremes:
 	VMOVUPS      (BX), Y7
 	VANDPS       Y6, Y7, Y8
 	VCMPPS       $0x1e, Y4, Y8, Y9
@@ -1756,20 +1756,20 @@ fitSymmetricAVX2Extremes:
 	VADDPS       Y7, Y5, Y5
 	ADDQ         $+128, BX
 	SUBQ         $+4, SI
-	JNZ          fitSymmetricAVX2Extremes
+	JNZ          fitSymmetricSIMDExtremes
 	VBROADCASTSS groupEps<>+0(SB), Y6
 	VXORPS       Y7, Y7, Y7
 	VCMPPS       $0x00, Y7, Y5, Y5
 	VMOVMSKPS    Y5, BX
 	CMPL         BX, $0x000000ff
-	JNE          fitSymmetricAVX2Refuse
+	JNE          fitSymmetricSIMDRefuse
 	VCMPPS       $0x15, Y6, Y4, Y4
 	VMOVUPS      Y4, 3360(AX)
 	VXORPS       Y4, Y4, Y4
 	MOVQ         AX, BX
 	MOVQ         CX, SI
 
-fitSymmetricAVX2Products:
+fitSymmetricSIMDProducts:
 	VMOVUPS      1024(BX), Y5
 	VADDPS       Y5, Y4, Y4
 	VMULPS       (BX), Y5, Y5
@@ -1788,7 +1788,7 @@ fitSymmetricAVX2Products:
 	VMOVUPS      Y5, 2144(BX)
 	ADDQ         $+128, BX
 	SUBQ         $+4, SI
-	JNZ          fitSymmetricAVX2Products
+	JNZ          fitSymmetricSIMDProducts
 	VMOVUPS      Y4, 3200(AX)
 	MOVQ         candidates+24(FP), BX
 	MOVQ         count+32(FP), SI
@@ -1800,7 +1800,7 @@ fitSymmetricAVX2Products:
 	MOVQ         AX, DI
 	MOVQ         CX, R8
 
-fitSymmetricAVX2First:
+fitSymmetricSIMDFirst:
 	VMULPS  (DI), Y4, Y7
 	VADDPS  Y2, Y7, Y7
 	VMAXPS  Y0, Y7, Y7
@@ -1883,7 +1883,7 @@ fitSymmetricAVX2First:
 	VADDPS  Y8, Y6, Y6
 	ADDQ    $+256, DI
 	SUBQ    $+8, R8
-	JNZ     fitSymmetricAVX2First
+	JNZ     fitSymmetricSIMDFirst
 	VMOVAPS Y4, Y8
 	VCMPPS  $0x04, Y10, Y6, Y11
 	VDIVPS  Y6, Y5, Y9
@@ -1891,7 +1891,7 @@ fitSymmetricAVX2First:
 	VMULPS  Y5, Y9, Y7
 	DECQ    SI
 
-fitSymmetricAVX2Step:
+fitSymmetricSIMDStep:
 	ADDQ         $+4, BX
 	VBROADCASTSS 8(BX), Y4
 	VDIVPS       Y3, Y4, Y4
@@ -1900,7 +1900,7 @@ fitSymmetricAVX2Step:
 	MOVQ         AX, DI
 	MOVQ         CX, R8
 
-fitSymmetricAVX2Pass:
+fitSymmetricSIMDPass:
 	VMULPS    (DI), Y4, Y11
 	VADDPS    Y2, Y11, Y11
 	VMAXPS    Y0, Y11, Y11
@@ -1983,7 +1983,7 @@ fitSymmetricAVX2Pass:
 	VADDPS    Y12, Y6, Y6
 	ADDQ      $+256, DI
 	SUBQ      $+8, R8
-	JNZ       fitSymmetricAVX2Pass
+	JNZ       fitSymmetricSIMDPass
 	VMULPS    Y5, Y5, Y12
 	VMULPS    Y6, Y7, Y13
 	VCMPPS    $0x1e, Y13, Y12, Y11
@@ -1995,20 +1995,20 @@ fitSymmetricAVX2Pass:
 	VBLENDVPS Y11, Y12, Y9, Y9
 	VBLENDVPS Y11, Y13, Y7, Y7
 	DECQ      SI
-	JNZ       fitSymmetricAVX2Step
+	JNZ       fitSymmetricSIMDStep
 	VANDPS    3360(AX), Y9, Y9
 	VANDPS    3360(AX), Y8, Y8
 	VMOVUPS   Y9, 3072(AX)
 	VMOVUPS   Y8, 3136(AX)
 	ADDQ      $+3424, AX
 	DECQ      DX
-	JNZ       fitSymmetricAVX2Set
+	JNZ       fitSymmetricSIMDSet
 	VZEROUPPER
 	MOVB      $0x01, AL
 	MOVB      AL, ret+40(FP)
 	RET
 
-fitSymmetricAVX2Refuse:
+fitSymmetricSIMDRefuse:
 	VZEROUPPER
 	MOVB $0x00, AL
 	MOVB AL, ret+40(FP)
@@ -2017,9 +2017,9 @@ fitSymmetricAVX2Refuse:
 DATA groupEps<>+0(SB)/4, $0x26901d7d
 GLOBL groupEps<>(SB), RODATA|NOPTR, $4
 
-// func fitSweepAVX2(s *float32, sets int) bool
+// func fitSweepSIMD(s *float32, sets int) bool
 // Requires: AVX, AVX2
-TEXT ·fitSweepAVX2(SB), NOSPLIT, $0-17
+TEXT ·fitSweepSIMD(SB), NOSPLIT, $0-17
 	MOVQ         s+0(FP), AX
 	MOVQ         sets+8(FP), DX
 	MOVQ         $0x00000010, CX
@@ -2029,7 +2029,7 @@ TEXT ·fitSweepAVX2(SB), NOSPLIT, $0-17
 	VBROADCASTSS sweepLow<>+0(SB), Y3
 	VBROADCASTSS sweepHigh<>+0(SB), Y4
 
-fitSweepAVX2Set:
+fitSweepSIMDSet:
 	VXORPS       Y5, Y5, Y5
 	VXORPS       Y6, Y6, Y6
 	VXORPS       Y7, Y7, Y7
@@ -2037,7 +2037,7 @@ fitSweepAVX2Set:
 	MOVQ         AX, BX
 	MOVQ         CX, SI
 
-fitSweepAVX2Extremes:
+fitSweepSIMDExtremes:
 	VMOVUPS      (BX), Y9
 	VANDPS       Y8, Y9, Y10
 	VCMPPS       $0x1e, Y6, Y10, Y11
@@ -2068,13 +2068,13 @@ fitSweepAVX2Extremes:
 	VADDPS       Y9, Y7, Y7
 	ADDQ         $+128, BX
 	SUBQ         $+4, SI
-	JNZ          fitSweepAVX2Extremes
+	JNZ          fitSweepSIMDExtremes
 	VBROADCASTSS groupEps<>+0(SB), Y8
 	VXORPS       Y9, Y9, Y9
 	VCMPPS       $0x00, Y9, Y7, Y7
 	VMOVMSKPS    Y7, BX
 	CMPL         BX, $0x000000ff
-	JNE          fitSweepAVX2Refuse
+	JNE          fitSweepSIMDRefuse
 	VCMPPS       $0x15, Y8, Y6, Y6
 	VMOVUPS      Y6, 3360(AX)
 	VBROADCASTSS minusFour<>+0(SB), Y6
@@ -2084,7 +2084,7 @@ fitSweepAVX2Extremes:
 	MOVQ         AX, BX
 	MOVQ         CX, SI
 
-fitSweepAVX2Codes:
+fitSweepSIMDCodes:
 	VMOVUPS (BX), Y8
 	VMULPS  Y8, Y5, Y9
 	VADDPS  Y0, Y9, Y9
@@ -2163,18 +2163,18 @@ fitSweepAVX2Codes:
 	VADDPS  Y10, Y7, Y7
 	ADDQ    $+128, BX
 	SUBQ    $+4, SI
-	JNZ     fitSweepAVX2Codes
+	JNZ     fitSweepSIMDCodes
 	VXORPS  Y8, Y8, Y8
 	VCMPPS  $0x00, 3360(AX), Y8, Y5
 	VORPS   Y5, Y6, Y6
 	MOVQ    $0x00000005, SI
 
-fitSweepAVX2Sweep:
+fitSweepSIMDSweep:
 	XORL DI, DI
 	MOVQ AX, R8
 	MOVQ CX, R9
 
-fitSweepAVX2Value:
+fitSweepSIMDValue:
 	VSUBPS     512(R8), Y6, Y9
 	VSUBPS     1536(R8), Y7, Y10
 	VMULPS     (R8), Y10, Y5
@@ -2188,7 +2188,7 @@ fitSweepAVX2Value:
 	VPANDN     Y11, Y12, Y11
 	VMOVMSKPS  Y11, BX
 	TESTL      BX, BX
-	JZ         fitSweepAVX2SameA
+	JZ         fitSweepSIMDSameA
 	VMOVDQA    Y5, Y13
 	VPOR       Y2, Y13, Y13
 	VSUBPS     Y0, Y13, Y13
@@ -2215,7 +2215,7 @@ fitSweepAVX2Value:
 	VMOVMSKPS  Y11, BX
 	ORL        BX, DI
 
-fitSweepAVX2SameA:
+fitSweepSIMDSameA:
 	VSUBPS     544(R8), Y6, Y9
 	VSUBPS     1568(R8), Y7, Y10
 	VMULPS     32(R8), Y10, Y5
@@ -2229,7 +2229,7 @@ fitSweepAVX2SameA:
 	VPANDN     Y11, Y12, Y11
 	VMOVMSKPS  Y11, BX
 	TESTL      BX, BX
-	JZ         fitSweepAVX2SameB
+	JZ         fitSweepSIMDSameB
 	VMOVDQA    Y5, Y13
 	VPOR       Y2, Y13, Y13
 	VSUBPS     Y0, Y13, Y13
@@ -2256,7 +2256,7 @@ fitSweepAVX2SameA:
 	VMOVMSKPS  Y11, BX
 	ORL        BX, DI
 
-fitSweepAVX2SameB:
+fitSweepSIMDSameB:
 	VSUBPS     576(R8), Y6, Y9
 	VSUBPS     1600(R8), Y7, Y10
 	VMULPS     64(R8), Y10, Y5
@@ -2270,7 +2270,7 @@ fitSweepAVX2SameB:
 	VPANDN     Y11, Y12, Y11
 	VMOVMSKPS  Y11, BX
 	TESTL      BX, BX
-	JZ         fitSweepAVX2SameC
+	JZ         fitSweepSIMDSameC
 	VMOVDQA    Y5, Y13
 	VPOR       Y2, Y13, Y13
 	VSUBPS     Y0, Y13, Y13
@@ -2297,7 +2297,7 @@ fitSweepAVX2SameB:
 	VMOVMSKPS  Y11, BX
 	ORL        BX, DI
 
-fitSweepAVX2SameC:
+fitSweepSIMDSameC:
 	VSUBPS     608(R8), Y6, Y9
 	VSUBPS     1632(R8), Y7, Y10
 	VMULPS     96(R8), Y10, Y5
@@ -2311,7 +2311,7 @@ fitSweepAVX2SameC:
 	VPANDN     Y11, Y12, Y11
 	VMOVMSKPS  Y11, BX
 	TESTL      BX, BX
-	JZ         fitSweepAVX2SameD
+	JZ         fitSweepSIMDSameD
 	VMOVDQA    Y5, Y13
 	VPOR       Y2, Y13, Y13
 	VSUBPS     Y0, Y13, Y13
@@ -2338,16 +2338,16 @@ fitSweepAVX2SameC:
 	VMOVMSKPS  Y11, BX
 	ORL        BX, DI
 
-fitSweepAVX2SameD:
+fitSweepSIMDSameD:
 	ADDQ  $+128, R8
 	SUBQ  $+4, R9
-	JNZ   fitSweepAVX2Value
+	JNZ   fitSweepSIMDValue
 	TESTL DI, DI
-	JZ    fitSweepAVX2Settled
+	JZ    fitSweepSIMDSettled
 	DECQ  SI
-	JNZ   fitSweepAVX2Sweep
+	JNZ   fitSweepSIMDSweep
 
-fitSweepAVX2Settled:
+fitSweepSIMDSettled:
 	VCMPPS  $0x1e, Y8, Y7, Y5
 	VANDPS  3360(AX), Y5, Y5
 	VDIVPS  Y7, Y6, Y6
@@ -2355,13 +2355,13 @@ fitSweepAVX2Settled:
 	VMOVUPS Y6, 3072(AX)
 	ADDQ    $+3424, AX
 	DECQ    DX
-	JNZ     fitSweepAVX2Set
+	JNZ     fitSweepSIMDSet
 	VZEROUPPER
 	MOVB    $0x01, AL
 	MOVB    AL, ret+16(FP)
 	RET
 
-fitSweepAVX2Refuse:
+fitSweepSIMDRefuse:
 	VZEROUPPER
 	MOVB $0x00, AL
 	MOVB AL, ret+16(FP)
@@ -2379,9 +2379,9 @@ GLOBL sweepHigh<>(SB), RODATA|NOPTR, $4
 DATA minusFour<>+0(SB)/4, $0xc0800000
 GLOBL minusFour<>(SB), RODATA|NOPTR, $4
 
-// func fitIQ4AVX2(s *float32, n int) bool
+// func fitIQ4SIMD(s *float32, n int) bool
 // Requires: AVX, AVX2
-TEXT ·fitIQ4AVX2(SB), NOSPLIT, $0-17
+TEXT ·fitIQ4SIMD(SB), NOSPLIT, $0-17
 	MOVQ         s+0(FP), AX
 	MOVQ         n+8(FP), CX
 	VXORPS       Y0, Y0, Y0
@@ -2391,7 +2391,7 @@ TEXT ·fitIQ4AVX2(SB), NOSPLIT, $0-17
 	MOVQ         AX, DX
 	MOVQ         CX, BX
 
-fitIQ4AVX2Extremes:
+fitIQ4SIMDExtremes:
 	VMOVUPS      (DX), Y4
 	VANDPS       Y3, Y4, Y5
 	VCMPPS       $0x1e, Y1, Y5, Y6
@@ -2422,13 +2422,13 @@ fitIQ4AVX2Extremes:
 	VADDPS       Y4, Y2, Y2
 	ADDQ         $+128, DX
 	SUBQ         $+4, BX
-	JNZ          fitIQ4AVX2Extremes
+	JNZ          fitIQ4SIMDExtremes
 	VBROADCASTSS groupEps<>+0(SB), Y3
 	VXORPS       Y4, Y4, Y4
 	VCMPPS       $0x00, Y4, Y2, Y2
 	VMOVMSKPS    Y2, DX
 	CMPL         DX, $0x000000ff
-	JNE          fitIQ4AVX2Refuse
+	JNE          fitIQ4SIMDRefuse
 	VCMPPS       $0x15, Y3, Y1, Y1
 	VMOVUPS      Y1, 3360(AX)
 	VMOVUPS      Y0, 3264(AX)
@@ -2449,7 +2449,7 @@ fitIQ4AVX2Extremes:
 	MOVQ         AX, DX
 	MOVQ         CX, BX
 
-fitIQ4AVX2First:
+fitIQ4SIMDFirst:
 	VMULPS  (DX), Y6, Y9
 	VCMPPS  $0x15, Y0, Y9, Y10
 	VPERMPS Y1, Y10, Y11
@@ -2536,7 +2536,7 @@ fitIQ4AVX2First:
 	VADDPS  Y9, Y8, Y8
 	ADDQ    $+128, DX
 	SUBQ    $+4, BX
-	JNZ     fitIQ4AVX2First
+	JNZ     fitIQ4SIMDFirst
 	VXORPS  Y6, Y6, Y6
 	VCMPPS  $0x1e, Y6, Y8, Y6
 	VDIVPS  Y8, Y7, Y8
@@ -2547,7 +2547,7 @@ fitIQ4AVX2First:
 	LEAQ    iq4Numerators<>+0(SB), DX
 	MOVQ    $0x0000000f, BX
 
-fitIQ4AVX2Step:
+fitIQ4SIMDStep:
 	VBROADCASTSS (DX), Y6
 	VDIVPS       3264(AX), Y6, Y6
 	VXORPS       Y7, Y7, Y7
@@ -2555,7 +2555,7 @@ fitIQ4AVX2Step:
 	MOVQ         AX, SI
 	MOVQ         CX, DI
 
-fitIQ4AVX2Pass:
+fitIQ4SIMDPass:
 	VMULPS    (SI), Y6, Y9
 	VCMPPS    $0x15, Y0, Y9, Y10
 	VPERMPS   Y1, Y10, Y11
@@ -2642,7 +2642,7 @@ fitIQ4AVX2Pass:
 	VADDPS    Y9, Y8, Y8
 	ADDQ      $+128, SI
 	SUBQ      $+4, DI
-	JNZ       fitIQ4AVX2Pass
+	JNZ       fitIQ4SIMDPass
 	VMULPS    Y7, Y7, Y9
 	VMULPS    3328(AX), Y8, Y10
 	VCMPPS    $0x1e, Y10, Y9, Y6
@@ -2659,7 +2659,7 @@ fitIQ4AVX2Pass:
 	VMOVUPS   Y7, 3328(AX)
 	ADDQ      $+4, DX
 	DECQ      BX
-	JNZ       fitIQ4AVX2Step
+	JNZ       fitIQ4SIMDStep
 	VMOVUPS   3360(AX), Y9
 	VANDPS    3072(AX), Y9, Y9
 	VMOVUPS   Y9, 3072(AX)
@@ -2668,7 +2668,7 @@ fitIQ4AVX2Pass:
 	MOVB      AL, ret+16(FP)
 	RET
 
-fitIQ4AVX2Refuse:
+fitIQ4SIMDRefuse:
 	VZEROUPPER
 	MOVB $0x00, AL
 	MOVB AL, ret+16(FP)
@@ -2747,9 +2747,9 @@ DATA iq4Numerators<>+52(SB)/4, $0xc2f20000
 DATA iq4Numerators<>+56(SB)/4, $0xc2f00000
 GLOBL iq4Numerators<>(SB), RODATA|NOPTR, $60
 
-// func codesIQ4AVX2(dst *byte, x *float32, by *float32, blocks int, step int)
+// func codesIQ4SIMD(dst *byte, x *float32, by *float32, blocks int, step int)
 // Requires: AVX, AVX2
-TEXT ·codesIQ4AVX2(SB), NOSPLIT, $0-40
+TEXT ·codesIQ4SIMD(SB), NOSPLIT, $0-40
 	MOVQ         dst+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVQ         by+16(FP), DX
@@ -2761,7 +2761,7 @@ TEXT ·codesIQ4AVX2(SB), NOSPLIT, $0-40
 	VMOVDQU      iq4Fourth<>+0(SB), Y3
 	VMOVDQU      packOrder<>+0(SB), Y4
 
-codesIQ4AVX2Loop:
+codesIQ4SIMDLoop:
 	VBROADCASTSS (DX), Y5
 	VMULPS       (CX), Y5, Y6
 	VCMPPS       $0x15, Y0, Y6, Y7
@@ -2839,13 +2839,13 @@ codesIQ4AVX2Loop:
 	ADDQ         $+128, CX
 	ADDQ         $+4, DX
 	DECQ         BX
-	JNZ          codesIQ4AVX2Loop
+	JNZ          codesIQ4SIMDLoop
 	VZEROUPPER
 	RET
 
-// func positiveTrialsAVX2(mse *[8]float32, by *[8]float32, x *float32, w *float32, n int, top int32)
+// func positiveTrialsSIMD(mse *[8]float32, by *[8]float32, x *float32, w *float32, n int, top int32)
 // Requires: AVX, AVX2
-TEXT ·positiveTrialsAVX2(SB), NOSPLIT, $0-44
+TEXT ·positiveTrialsSIMD(SB), NOSPLIT, $0-44
 	MOVQ         x+16(FP), AX
 	MOVQ         w+24(FP), CX
 	MOVQ         n+32(FP), DX
@@ -2861,7 +2861,7 @@ TEXT ·positiveTrialsAVX2(SB), NOSPLIT, $0-44
 	VMOVUPS      (BX), Y4
 	VDIVPS       Y4, Y5, Y5
 
-positiveTrialsAVX2Loop:
+positiveTrialsSIMDLoop:
 	VBROADCASTSS (AX), Y7
 	VBROADCASTSS (CX), Y8
 	VMULPS       Y7, Y4, Y9
@@ -2878,15 +2878,15 @@ positiveTrialsAVX2Loop:
 	ADDQ         $+4, AX
 	ADDQ         $+4, CX
 	DECQ         DX
-	JNZ          positiveTrialsAVX2Loop
+	JNZ          positiveTrialsSIMDLoop
 	MOVQ         mse+0(FP), AX
 	VMOVUPS      Y6, (AX)
 	VZEROUPPER
 	RET
 
-// func symmetricTrialsAVX2(sumlx *[8]float32, suml2 *[8]float32, by *[8]float32, x *float32, w *float32, n int, lo int32, hi int32)
+// func symmetricTrialsSIMD(sumlx *[8]float32, suml2 *[8]float32, by *[8]float32, x *float32, w *float32, n int, lo int32, hi int32)
 // Requires: AVX, AVX2
-TEXT ·symmetricTrialsAVX2(SB), NOSPLIT, $0-56
+TEXT ·symmetricTrialsSIMD(SB), NOSPLIT, $0-56
 	MOVQ         x+24(FP), AX
 	MOVQ         w+32(FP), CX
 	MOVQ         n+40(FP), DX
@@ -2903,7 +2903,7 @@ TEXT ·symmetricTrialsAVX2(SB), NOSPLIT, $0-56
 	MOVQ         by+16(FP), BX
 	VMOVUPS      (BX), Y5
 
-symmetricTrialsAVX2Loop:
+symmetricTrialsSIMDLoop:
 	VBROADCASTSS (AX), Y8
 	VBROADCASTSS (CX), Y9
 	VMULPS       Y8, Y5, Y10
@@ -2922,7 +2922,7 @@ symmetricTrialsAVX2Loop:
 	ADDQ         $+4, AX
 	ADDQ         $+4, CX
 	DECQ         DX
-	JNZ          symmetricTrialsAVX2Loop
+	JNZ          symmetricTrialsSIMDLoop
 	MOVQ         sumlx+0(FP), AX
 	VMOVUPS      Y6, (AX)
 	MOVQ         suml2+8(FP), AX

@@ -2,7 +2,7 @@
 
 package quant
 
-const useAVX2 = false
+const useSIMD = false
 
 // lanes has no searches here.
 type lanes struct{}

@@ -51,7 +51,7 @@ func compareLanes(t *testing.T, x, w []float32) {
 			t.Fatal(err)
 		}
 		got, want := bytes.Repeat([]byte{0x5a}, int(n)), bytes.Repeat([]byte{0xa5}, int(n))
-		e.encode(got, x, w, useAVX2)
+		e.encode(got, x, w, useSIMD)
 		e.encode(want, x, w, false)
 		if !bytes.Equal(got, want) {
 			i := firstDiff(got, want)
@@ -151,7 +151,7 @@ func TestLanesGolden(t *testing.T) {
 			}
 			want := readFile(t, filepath.Join(goldenDir, base+name+".bin"))
 			rb := len(want) / (len(input) / cols)
-			for _, fast := range []bool{false, useAVX2} {
+			for _, fast := range []bool{false, useSIMD} {
 				for r := 0; r*cols < len(input); r++ {
 					got := make([]byte, rb)
 					e.encode(got, input[r*cols:(r+1)*cols], w, fast)
@@ -208,7 +208,7 @@ func BenchmarkLanes(b *testing.B) {
 				b.SetBytes(int64(4 * len(x)))
 				var scalar time.Duration
 				for b.Loop() {
-					e.encode(dst, x, weights, useAVX2)
+					e.encode(dst, x, weights, useSIMD)
 					b.StopTimer()
 					start := time.Now()
 					e.encode(dst, x, weights, false)

@@ -31,7 +31,7 @@ func (q2_K) Decode(dst []float32, src []byte) {
 	}
 }
 
-func (q2_K) EncodeRow(dst []byte, src, weights []float32) { encodeQ2_K(dst, src, weights, useAVX2) }
+func (q2_K) EncodeRow(dst []byte, src, weights []float32) { encodeQ2_K(dst, src, weights, useSIMD) }
 
 func encodeQ2_K(dst []byte, src, weights []float32, fast bool) {
 	var l [256]uint8

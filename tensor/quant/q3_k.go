@@ -38,7 +38,7 @@ func (q3_K) Decode(dst []float32, src []byte) {
 	}
 }
 
-func (q3_K) EncodeRow(dst []byte, src, weights []float32) { encodeQ3_K(dst, src, weights, useAVX2) }
+func (q3_K) EncodeRow(dst []byte, src, weights []float32) { encodeQ3_K(dst, src, weights, useSIMD) }
 
 func encodeQ3_K(dst []byte, src, weights []float32, fast bool) {
 	s := newLanes(fast)

@@ -36,7 +36,7 @@ func (q4_0) EncodeRow(dst []byte, src, weights []float32) {
 		encodeQ4_0(dst, src)
 		return
 	}
-	fittedCodes{-8, 7}.encode(dst, src, weights, useAVX2)
+	fittedCodes{-8, 7}.encode(dst, src, weights, useSIMD)
 }
 
 func encodeQ4_0Scalar(dst []byte, src []float32) {

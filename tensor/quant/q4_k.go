@@ -38,7 +38,7 @@ func (q4_K) Decode(dst []float32, src []byte) {
 	}
 }
 
-func (q4_K) EncodeRow(dst []byte, src, weights []float32) { encodeQ4_K(dst, src, weights, useAVX2) }
+func (q4_K) EncodeRow(dst []byte, src, weights []float32) { encodeQ4_K(dst, src, weights, useSIMD) }
 
 func encodeQ4_K(dst []byte, src, weights []float32, fast bool) {
 	encodeMinBlocks(dst, src, weights, &q4Fit, 15, fast)

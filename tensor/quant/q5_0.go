@@ -32,7 +32,7 @@ func (q5_0) Decode(dst []float32, src []byte) {
 
 func (q5_0) EncodeRow(dst []byte, src, weights []float32) {
 	if weights != nil {
-		fittedCodes{-16, 15}.encode(dst, src, weights, useAVX2)
+		fittedCodes{-16, 15}.encode(dst, src, weights, useSIMD)
 		return
 	}
 	var q [32]uint8

@@ -31,7 +31,7 @@ func (q5_1) Decode(dst []float32, src []byte) {
 
 func (q5_1) EncodeRow(dst []byte, src, weights []float32) {
 	if weights != nil {
-		fittedCodes{0, 31}.encode(dst, src, weights, useAVX2)
+		fittedCodes{0, 31}.encode(dst, src, weights, useSIMD)
 		return
 	}
 	var q [32]uint8

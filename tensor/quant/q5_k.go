@@ -34,7 +34,7 @@ func (q5_K) Decode(dst []float32, src []byte) {
 	}
 }
 
-func (q5_K) EncodeRow(dst []byte, src, weights []float32) { encodeQ5_K(dst, src, weights, useAVX2) }
+func (q5_K) EncodeRow(dst []byte, src, weights []float32) { encodeQ5_K(dst, src, weights, useSIMD) }
 
 func encodeQ5_K(dst []byte, src, weights []float32, fast bool) {
 	encodeMinBlocks(dst, src, weights, &q5Fit, 31, fast)

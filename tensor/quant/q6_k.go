@@ -39,7 +39,7 @@ func (q6_K) Decode(dst []float32, src []byte) {
 	}
 }
 
-func (q6_K) EncodeRow(dst []byte, src, weights []float32) { encodeQ6_K(dst, src, weights, useAVX2) }
+func (q6_K) EncodeRow(dst []byte, src, weights []float32) { encodeQ6_K(dst, src, weights, useSIMD) }
 
 func encodeQ6_K(dst []byte, src, weights []float32, fast bool) {
 	s := newLanes(fast)

@@ -12,6 +12,8 @@
 // environment variable QUERN_NOASM=1 switches them off.
 package quant
 
+//go:generate go -C _gen run . -out ../kernels_amd64.s -stubs ../stubs_amd64.go -pkg quant
+
 import (
 	"fmt"
 

@@ -7,126 +7,126 @@ package quant
 // hasF16C reports CPUID.1:ECX bit 29.
 func hasF16C() bool
 
-// decodeF16AVX2 is decodeF16Scalar for n values, a multiple of 16.
+// decodeF16SIMD is decodeF16Scalar for n values, a multiple of 16.
 //
 //go:noescape
-func decodeF16AVX2(dst *float32, src *byte, n int)
+func decodeF16SIMD(dst *float32, src *byte, n int)
 
-// encodeF16AVX2 is encodeF16Scalar for n values, a multiple of 16.
+// encodeF16SIMD is encodeF16Scalar for n values, a multiple of 16.
 //
 //go:noescape
-func encodeF16AVX2(dst *byte, src *float32, n int)
+func encodeF16SIMD(dst *byte, src *float32, n int)
 
-// decodeBF16AVX2 is decodeBF16Scalar for n values, a multiple of 16.
+// decodeBF16SIMD is decodeBF16Scalar for n values, a multiple of 16.
 //
 //go:noescape
-func decodeBF16AVX2(dst *float32, src *byte, n int)
+func decodeBF16SIMD(dst *float32, src *byte, n int)
 
-// encodeBF16AVX2 is encodeBF16Scalar for n values, a multiple of 16.
+// encodeBF16SIMD is encodeBF16Scalar for n values, a multiple of 16.
 //
 //go:noescape
-func encodeBF16AVX2(dst *byte, src *float32, n int)
+func encodeBF16SIMD(dst *byte, src *float32, n int)
 
-// scanCountsAVX2 is scanCountsScalar for n values, a multiple of 16.
+// scanCountsSIMD is scanCountsScalar for n values, a multiple of 16.
 //
 //go:noescape
-func scanCountsAVX2(out *uint32, src *float32, n int, over uint32, flush uint32)
+func scanCountsSIMD(out *uint32, src *float32, n int, over uint32, flush uint32)
 
-// encodeQ8_0AVX2 is encodeQ8_0Scalar.
+// encodeQ8_0SIMD is encodeQ8_0Scalar.
 //
 //go:noescape
-func encodeQ8_0AVX2(dst *byte, src *float32, blocks int)
+func encodeQ8_0SIMD(dst *byte, src *float32, blocks int)
 
-// encodeQ4_0AVX2 is encodeQ4_0Scalar.
+// encodeQ4_0SIMD is encodeQ4_0Scalar.
 //
 //go:noescape
-func encodeQ4_0AVX2(dst *byte, src *float32, blocks int)
+func encodeQ4_0SIMD(dst *byte, src *float32, blocks int)
 
-// encodeKMCUQ4AVX2 is encodeKMCUQ4Scalar.
+// encodeKMCUQ4SIMD is encodeKMCUQ4Scalar.
 //
 //go:noescape
-func encodeKMCUQ4AVX2(dst *byte, src *float32, blocks int)
+func encodeKMCUQ4SIMD(dst *byte, src *float32, blocks int)
 
-// transposeAVX2 puts value i of 8 groups of n values, a multiple of 8, that start
+// transposeSIMD puts value i of 8 groups of n values, a multiple of 8, that start
 // stride bytes apart into the lanes of dst[i].
 //
 //go:noescape
-func transposeAVX2(dst *[8]float32, src *float32, stride int, n int)
+func transposeSIMD(dst *[8]float32, src *float32, stride int, n int)
 
-// weighAbsAVX2 sets the weights to the magnitudes.
+// weighAbsSIMD sets the weights to the magnitudes.
 //
 //go:noescape
-func weighAbsAVX2(s *float32, n int)
+func weighAbsSIMD(s *float32, n int)
 
-// weighSquareAVX2 sets the weights to the squares.
+// weighSquareSIMD sets the weights to the squares.
 //
 //go:noescape
-func weighSquareAVX2(s *float32, n int)
+func weighSquareSIMD(s *float32, n int)
 
-// weighMeanAVX2 sets the weights to sqrt(mean square) + |x|. inverse is 1/n.
+// weighMeanSIMD sets the weights to sqrt(mean square) + |x|. inverse is 1/n.
 //
 //go:noescape
-func weighMeanAVX2(s *float32, n int, inverse float32)
+func weighMeanSIMD(s *float32, n int, inverse float32)
 
-// weighImportanceAVX2 is importance with the weights in place and a sigma2 for each
+// weighImportanceSIMD is importance with the weights in place and a sigma2 for each
 // group.
 //
 //go:noescape
-func weighImportanceAVX2(s *float32, n int, sigma2 *[8]float32)
+func weighImportanceSIMD(s *float32, n int, sigma2 *[8]float32)
 
-// fitAffineAVX2 is fitAffine for sets laneGroups at s with groups of n values, a multiple
+// fitAffineSIMD is fitAffine for sets laneGroups at s with groups of n values, a multiple
 // of 4. candidates holds the greatest code and a numerator for each step. It gives
 // false, and no outcome, for values that only the scalar code handles.
 //
 //go:noescape
-func fitAffineAVX2(s *float32, sets int, n int, candidates *float32, steps int) bool
+func fitAffineSIMD(s *float32, sets int, n int, candidates *float32, steps int) bool
 
-// fitAffineAbsAVX2 is fitAffine for sets laneGroups at s with groups of n values, a multiple
+// fitAffineAbsSIMD is fitAffine for sets laneGroups at s with groups of n values, a multiple
 // of 4. candidates holds the greatest code and a numerator for each step. It gives
 // false, and no outcome, for values that only the scalar code handles.
 //
 //go:noescape
-func fitAffineAbsAVX2(s *float32, sets int, n int, candidates *float32, steps int) bool
+func fitAffineAbsSIMD(s *float32, sets int, n int, candidates *float32, steps int) bool
 
-// recodeAVX2 gives 256 values the codes clamp(nearest((x+m)/d), lo, hi) - lo. d and
+// recodeSIMD gives 256 values the codes clamp(nearest((x+m)/d), lo, hi) - lo. d and
 // m hold a number for each 16 values.
 //
 //go:noescape
-func recodeAVX2(l *byte, x *float32, d *float32, m *float32, lo int32, hi int32)
+func recodeSIMD(l *byte, x *float32, d *float32, m *float32, lo int32, hi int32)
 
-// fitSymmetricAVX2 is fitSymmetric for sets laneGroups at s with groups of n values, a
+// fitSymmetricSIMD is fitSymmetric for sets laneGroups at s with groups of n values, a
 // multiple of 4. candidates holds the least and greatest code, then count
 // numerators. It gives false, and no outcome, for values that are not finite.
 //
 //go:noescape
-func fitSymmetricAVX2(s *float32, sets int, n int, candidates *float32, count int) bool
+func fitSymmetricSIMD(s *float32, sets int, n int, candidates *float32, count int) bool
 
-// fitSweepAVX2 is fitSweep with codes -4..3 for sets laneGroups at s with groups of 16
+// fitSweepSIMD is fitSweep with codes -4..3 for sets laneGroups at s with groups of 16
 // values. It leaves integers in codes, 2^22 + code. It gives false, and no outcome,
 // for values that are not finite.
 //
 //go:noescape
-func fitSweepAVX2(s *float32, sets int) bool
+func fitSweepSIMD(s *float32, sets int) bool
 
-// fitIQ4AVX2 is fitIQ4 for the laneGroups at s with groups of n values, a multiple of 4.
+// fitIQ4SIMD is fitIQ4 for the laneGroups at s with groups of n values, a multiple of 4.
 // It gives false, and no outcome, for values that are not finite.
 //
 //go:noescape
-func fitIQ4AVX2(s *float32, n int) bool
+func fitIQ4SIMD(s *float32, n int) bool
 
-// codesIQ4AVX2 writes the nibbles of nearestIQ4(by*x) for blocks of 32 values, 16 bytes
+// codesIQ4SIMD writes the nibbles of nearestIQ4(by*x) for blocks of 32 values, 16 bytes
 // every step bytes; by holds a number for each block.
 //
 //go:noescape
-func codesIQ4AVX2(dst *byte, x *float32, by *float32, blocks int, step int)
+func codesIQ4SIMD(dst *byte, x *float32, by *float32, blocks int, step int)
 
-// positiveTrialsAVX2 is positiveTrials for n values.
+// positiveTrialsSIMD is positiveTrials for n values.
 //
 //go:noescape
-func positiveTrialsAVX2(mse *[8]float32, by *[8]float32, x *float32, w *float32, n int, top int32)
+func positiveTrialsSIMD(mse *[8]float32, by *[8]float32, x *float32, w *float32, n int, top int32)
 
-// symmetricTrialsAVX2 gives the sums of fitSymmetric's pass over n values for eight
+// symmetricTrialsSIMD gives the sums of fitSymmetric's pass over n values for eight
 // candidates.
 //
 //go:noescape
-func symmetricTrialsAVX2(sumlx *[8]float32, suml2 *[8]float32, by *[8]float32, x *float32, w *float32, n int, lo int32, hi int32)
+func symmetricTrialsSIMD(sumlx *[8]float32, suml2 *[8]float32, by *[8]float32, x *float32, w *float32, n int, lo int32, hi int32)

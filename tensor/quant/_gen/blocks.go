@@ -74,8 +74,8 @@ func jumpUnlessInvertible(bits Register, label string) {
 }
 
 func q8_0() {
-	TEXT("encodeQ8_0AVX2", NOSPLIT, "func(dst *byte, src *float32, blocks int)")
-	Doc("encodeQ8_0AVX2 is encodeQ8_0Scalar.")
+	TEXT("encodeQ8_0SIMD", NOSPLIT, "func(dst *byte, src *float32, blocks int)")
+	Doc("encodeQ8_0SIMD is encodeQ8_0Scalar.")
 	Pragma("noescape")
 	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("blocks"), GP64())
 	abs, sign, half := load(eights("absBits", 0x7fffffff)), load(eights("signBit", 0x80000000)), load(eights("belowHalf", 0x3effffff))
@@ -120,8 +120,8 @@ func q8_0() {
 }
 
 func q4_0() {
-	TEXT("encodeQ4_0AVX2", NOSPLIT, "func(dst *byte, src *float32, blocks int)")
-	Doc("encodeQ4_0AVX2 is encodeQ4_0Scalar.")
+	TEXT("encodeQ4_0SIMD", NOSPLIT, "func(dst *byte, src *float32, blocks int)")
+	Doc("encodeQ4_0SIMD is encodeQ4_0Scalar.")
 	Pragma("noescape")
 	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("blocks"), GP64())
 	abs, offset := load(eights("absBits", 0x7fffffff)), load(eights("q4offset", 0x41080000))
@@ -187,8 +187,8 @@ func q4_0() {
 }
 
 func kmcuQ4() {
-	TEXT("encodeKMCUQ4AVX2", NOSPLIT, "func(dst *byte, src *float32, blocks int)")
-	Doc("encodeKMCUQ4AVX2 is encodeKMCUQ4Scalar.")
+	TEXT("encodeKMCUQ4SIMD", NOSPLIT, "func(dst *byte, src *float32, blocks int)")
+	Doc("encodeKMCUQ4SIMD is encodeKMCUQ4Scalar.")
 	Pragma("noescape")
 	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("blocks"), GP64())
 	abs, order := load(eights("absBits", 0x7fffffff)), load(packOrder())

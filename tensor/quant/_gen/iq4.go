@@ -62,7 +62,7 @@ func (l levelSearch) find(v VecVirtual) (upper, lowest VecVirtual) {
 }
 
 func fitIQ4() {
-	name := "fitIQ4AVX2"
+	name := "fitIQ4SIMD"
 	at := func(l string) string { return name + l }
 	TEXT(name, NOSPLIT, "func(s *float32, n int) bool")
 	Doc(name+" is fitIQ4 for the laneGroups at s with groups of n values, a multiple of 4.", "It gives false, and no outcome, for values that are not finite.")
@@ -149,7 +149,7 @@ func fitIQ4() {
 
 // codesIQ4 writes the codes of blocks of 32 under one factor each.
 func codesIQ4() {
-	name := "codesIQ4AVX2"
+	name := "codesIQ4SIMD"
 	TEXT(name, NOSPLIT, "func(dst *byte, x, by *float32, blocks, step int)")
 	Doc(name+" writes the nibbles of nearestIQ4(by*x) for blocks of 32 values, 16 bytes", "every step bytes; by holds a number for each block.")
 	Pragma("noescape")

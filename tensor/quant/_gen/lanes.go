@@ -76,8 +76,8 @@ func eachValue(name string, s, n Register, unroll int, body func(p Register, dis
 // transpose writes value i of 8 groups, which lie stride bytes apart, to
 // dst[i].
 func transpose() {
-	TEXT("transposeAVX2", NOSPLIT, "func(dst *[8]float32, src *float32, stride, n int)")
-	Doc("transposeAVX2 puts value i of 8 groups of n values, a multiple of 8, that start", "stride bytes apart into the lanes of dst[i].")
+	TEXT("transposeSIMD", NOSPLIT, "func(dst *[8]float32, src *float32, stride, n int)")
+	Doc("transposeSIMD puts value i of 8 groups of n values, a multiple of 8, that start", "stride bytes apart into the lanes of dst[i].")
 	Pragma("noescape")
 	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
 	stride, n := Load(Param("stride"), GP64()), Load(Param("n"), GP64())
@@ -132,8 +132,8 @@ func transpose() {
 }
 
 func weightKernels() {
-	TEXT("weighAbsAVX2", NOSPLIT, "func(s *float32, n int)")
-	Doc("weighAbsAVX2 sets the weights to the magnitudes.")
+	TEXT("weighAbsSIMD", NOSPLIT, "func(s *float32, n int)")
+	Doc("weighAbsSIMD sets the weights to the magnitudes.")
 	Pragma("noescape")
 	s, n := Load(Param("s"), GP64()), Load(Param("n"), GP64())
 	abs := constant("absBits1", 0x7fffffff)
@@ -145,8 +145,8 @@ func weightKernels() {
 	VZEROUPPER()
 	RET()
 
-	TEXT("weighSquareAVX2", NOSPLIT, "func(s *float32, n int)")
-	Doc("weighSquareAVX2 sets the weights to the squares.")
+	TEXT("weighSquareSIMD", NOSPLIT, "func(s *float32, n int)")
+	Doc("weighSquareSIMD sets the weights to the squares.")
 	Pragma("noescape")
 	s, n = Load(Param("s"), GP64()), Load(Param("n"), GP64())
 	eachValue("weighSquare", s, n, 4, func(p Register, disp int) {
@@ -158,8 +158,8 @@ func weightKernels() {
 	VZEROUPPER()
 	RET()
 
-	TEXT("weighMeanAVX2", NOSPLIT, "func(s *float32, n int, inverse float32)")
-	Doc("weighMeanAVX2 sets the weights to sqrt(mean square) + |x|. inverse is 1/n.")
+	TEXT("weighMeanSIMD", NOSPLIT, "func(s *float32, n int, inverse float32)")
+	Doc("weighMeanSIMD sets the weights to sqrt(mean square) + |x|. inverse is 1/n.")
 	Pragma("noescape")
 	s, n = Load(Param("s"), GP64()), Load(Param("n"), GP64())
 	sum, inverse := zeroed(), YMM()
@@ -182,8 +182,8 @@ func weightKernels() {
 	VZEROUPPER()
 	RET()
 
-	TEXT("weighImportanceAVX2", NOSPLIT, "func(s *float32, n int, sigma2 *[8]float32)")
-	Doc("weighImportanceAVX2 is importance with the weights in place and a sigma2 for each", "group.")
+	TEXT("weighImportanceSIMD", NOSPLIT, "func(s *float32, n int, sigma2 *[8]float32)")
+	Doc("weighImportanceSIMD is importance with the weights in place and a sigma2 for each", "group.")
 	Pragma("noescape")
 	s, n = Load(Param("s"), GP64()), Load(Param("n"), GP64())
 	sigma := YMM()
@@ -418,8 +418,8 @@ func giveBool(v bool) {
 
 // recode is the scalar integer form: products may be anything here.
 func recode() {
-	TEXT("recodeAVX2", NOSPLIT, "func(l *byte, x, d, m *float32, lo, hi int32)")
-	Doc("recodeAVX2 gives 256 values the codes clamp(nearest((x+m)/d), lo, hi) - lo. d and", "m hold a number for each 16 values.")
+	TEXT("recodeSIMD", NOSPLIT, "func(l *byte, x, d, m *float32, lo, hi int32)")
+	Doc("recodeSIMD gives 256 values the codes clamp(nearest((x+m)/d), lo, hi) - lo. d and", "m hold a number for each 16 values.")
 	Pragma("noescape")
 	l, x := Load(Param("l"), GP64()), Load(Param("x"), GP64())
 	d, m := Load(Param("d"), GP64()), Load(Param("m"), GP64())

@@ -26,8 +26,8 @@ func main() {
 	kmcuQ4()
 	transpose()
 	weightKernels()
-	fitAffine("fitAffineAVX2", false)
-	fitAffine("fitAffineAbsAVX2", true)
+	fitAffine("fitAffineSIMD", false)
+	fitAffine("fitAffineAbsSIMD", true)
 	recode()
 	fitSymmetric()
 	fitSweep()
@@ -91,8 +91,8 @@ func loop(name string, n Register, step int, body func()) {
 }
 
 func decodeF16() {
-	TEXT("decodeF16AVX2", NOSPLIT, "func(dst *float32, src *byte, n int)")
-	Doc("decodeF16AVX2 is decodeF16Scalar for n values, a multiple of 16.")
+	TEXT("decodeF16SIMD", NOSPLIT, "func(dst *float32, src *byte, n int)")
+	Doc("decodeF16SIMD is decodeF16Scalar for n values, a multiple of 16.")
 	Pragma("noescape")
 	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("n"), GP64())
 	loop("f16d", n, 16, func() {
@@ -107,8 +107,8 @@ func decodeF16() {
 }
 
 func encodeF16() {
-	TEXT("encodeF16AVX2", NOSPLIT, "func(dst *byte, src *float32, n int)")
-	Doc("encodeF16AVX2 is encodeF16Scalar for n values, a multiple of 16.")
+	TEXT("encodeF16SIMD", NOSPLIT, "func(dst *byte, src *float32, n int)")
+	Doc("encodeF16SIMD is encodeF16Scalar for n values, a multiple of 16.")
 	Pragma("noescape")
 	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("n"), GP64())
 	sign, nan := load(eights("signBit", 0x80000000)), load(eights("quietNaN", 0x7fc00000))
@@ -130,8 +130,8 @@ func encodeF16() {
 }
 
 func decodeBF16() {
-	TEXT("decodeBF16AVX2", NOSPLIT, "func(dst *float32, src *byte, n int)")
-	Doc("decodeBF16AVX2 is decodeBF16Scalar for n values, a multiple of 16.")
+	TEXT("decodeBF16SIMD", NOSPLIT, "func(dst *float32, src *byte, n int)")
+	Doc("decodeBF16SIMD is decodeBF16Scalar for n values, a multiple of 16.")
 	Pragma("noescape")
 	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("n"), GP64())
 	loop("bf16d", n, 16, func() {
@@ -147,8 +147,8 @@ func decodeBF16() {
 }
 
 func encodeBF16() {
-	TEXT("encodeBF16AVX2", NOSPLIT, "func(dst *byte, src *float32, n int)")
-	Doc("encodeBF16AVX2 is encodeBF16Scalar for n values, a multiple of 16.")
+	TEXT("encodeBF16SIMD", NOSPLIT, "func(dst *byte, src *float32, n int)")
+	Doc("encodeBF16SIMD is encodeBF16Scalar for n values, a multiple of 16.")
 	Pragma("noescape")
 	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("n"), GP64())
 	abs, inf := load(eights("absBits", 0x7fffffff)), load(eights("infinity", 0x7f800000))
@@ -180,8 +180,8 @@ func encodeBF16() {
 // scan counts by comparing magnitudes as integers. A comparison that holds is
 // -1, so subtracting it counts.
 func scan() {
-	TEXT("scanCountsAVX2", NOSPLIT, "func(out *uint32, src *float32, n int, over, flush uint32)")
-	Doc("scanCountsAVX2 is scanCountsScalar for n values, a multiple of 16.")
+	TEXT("scanCountsSIMD", NOSPLIT, "func(out *uint32, src *float32, n int, over, flush uint32)")
+	Doc("scanCountsSIMD is scanCountsScalar for n values, a multiple of 16.")
 	Pragma("noescape")
 	src, n := Load(Param("src"), GP64()), Load(Param("n"), GP64())
 	broadcast := func(r Register) VecVirtual {

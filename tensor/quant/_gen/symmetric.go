@@ -34,7 +34,7 @@ func extremes(label string, field func(int) Mem, s, n Register, refuse string) (
 // fitSymmetric is the search of sets of eight groups. A product is never beyond
 // the greatest candidate, so rounding needs no wrap.
 func fitSymmetric() {
-	name := "fitSymmetricAVX2"
+	name := "fitSymmetricSIMD"
 	at := func(l string) string { return name + l }
 	TEXT(name, NOSPLIT, "func(s *float32, sets, n int, candidates *float32, count int) bool")
 	Doc(name+" is fitSymmetric for sets laneGroups at s with groups of n values, a", "multiple of 4. candidates holds the least and greatest code, then count", "numerators. It gives false, and no outcome, for values that are not finite.")
@@ -131,7 +131,7 @@ const (
 // decided. A group that a sweep left as it was stays so in the next, so all
 // sweep until none changes.
 func fitSweep() {
-	name := "fitSweepAVX2"
+	name := "fitSweepSIMD"
 	at := func(l string) string { return name + l }
 	TEXT(name, NOSPLIT, "func(s *float32, sets int) bool")
 	Doc(name+" is fitSweep with codes -4..3 for sets laneGroups at s with groups of 16", "values. It leaves integers in codes, 2^22 + code. It gives false, and no outcome,", "for values that are not finite.")

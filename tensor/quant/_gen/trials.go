@@ -24,7 +24,7 @@ func eachScalar(label string, x, w, n Register, body func(v, w VecVirtual)) {
 }
 
 func positiveTrials() {
-	name := "positiveTrialsAVX2"
+	name := "positiveTrialsSIMD"
 	TEXT(name, NOSPLIT, "func(mse, by *[8]float32, x, w *float32, n int, top int32)")
 	Doc(name + " is positiveTrials for n values.")
 	Pragma("noescape")
@@ -55,7 +55,7 @@ func positiveTrials() {
 }
 
 func symmetricTrials() {
-	name := "symmetricTrialsAVX2"
+	name := "symmetricTrialsSIMD"
 	TEXT(name, NOSPLIT, "func(sumlx, suml2, by *[8]float32, x, w *float32, n int, lo, hi int32)")
 	Doc(name+" gives the sums of fitSymmetric's pass over n values for eight", "candidates.")
 	Pragma("noescape")

@@ -1,4 +1,4 @@
-//go:build !noasm
+//go:build amd64 && !noasm
 
 package quant
 
@@ -29,7 +29,7 @@ func TestLanesLayout(t *testing.T) {
 
 // TestLanesAccept: ordinary values stay in lanes.
 func TestLanesAccept(t *testing.T) {
-	if !useAVX2 {
+	if !useSIMD {
 		return
 	}
 	x, w := benchFloats(256), benchFloats(256)
@@ -57,7 +57,7 @@ func TestLanesAccept(t *testing.T) {
 // comparison of two differences turns, to the last place, and what is no number
 // takes the same code.
 func TestLanesLevels(t *testing.T) {
-	if !useAVX2 {
+	if !useSIMD {
 		return
 	}
 	x := []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), 0, float32(math.Copysign(0, -1)), math.MaxFloat32, -math.MaxFloat32}
@@ -78,7 +78,7 @@ func TestLanesLevels(t *testing.T) {
 	for len(x) > 0 {
 		var got [16]byte
 		by := float32(1)
-		codesIQ4AVX2(&got[0], &x[0], &by, 1, 16)
+		codesIQ4SIMD(&got[0], &x[0], &by, 1, 16)
 		for i, v := range x[:32] {
 			if q := got[i&15] >> (i >> 4 * 4) & 15; q != nearestIQ4(v) {
 				t.Errorf("%v (%#x) has code %d, want %d", v, math.Float32bits(v), q, nearestIQ4(v))

@@ -1,20 +1,11 @@
-//go:build !noasm
+//go:build amd64 && !noasm
 
 package quant
-
-import (
-	"os"
-
-	"golang.org/x/sys/cpu"
-)
-
-// useAVX2 is decided once, at start. It changes the speed, not the bytes.
-var useAVX2 = cpu.X86.HasAVX2 && hasF16C() && os.Getenv("QUERN_NOASM") != "1"
 
 func decodeF16(dst []float32, src []byte) {
 	n := fast(len(dst), 16)
 	if n > 0 {
-		decodeF16AVX2(&dst[0], &src[:2*n][0], n)
+		decodeF16SIMD(&dst[0], &src[:2*n][0], n)
 	}
 	decodeF16Scalar(dst[n:], src[2*n:])
 }
@@ -22,7 +13,7 @@ func decodeF16(dst []float32, src []byte) {
 func encodeF16(dst []byte, src []float32) {
 	n := fast(len(src), 16)
 	if n > 0 {
-		encodeF16AVX2(&dst[:2*n][0], &src[0], n)
+		encodeF16SIMD(&dst[:2*n][0], &src[0], n)
 	}
 	encodeF16Scalar(dst[2*n:], src[n:])
 }
@@ -30,7 +21,7 @@ func encodeF16(dst []byte, src []float32) {
 func decodeBF16(dst []float32, src []byte) {
 	n := fast(len(dst), 16)
 	if n > 0 {
-		decodeBF16AVX2(&dst[0], &src[:2*n][0], n)
+		decodeBF16SIMD(&dst[0], &src[:2*n][0], n)
 	}
 	decodeBF16Scalar(dst[n:], src[2*n:])
 }
@@ -38,14 +29,14 @@ func decodeBF16(dst []float32, src []byte) {
 func encodeBF16(dst []byte, src []float32) {
 	n := fast(len(src), 16)
 	if n > 0 {
-		encodeBF16AVX2(&dst[:2*n][0], &src[0], n)
+		encodeBF16SIMD(&dst[:2*n][0], &src[0], n)
 	}
 	encodeBF16Scalar(dst[2*n:], src[n:])
 }
 
 func encodeQ8_0(dst []byte, src []float32) {
 	if n := fast(len(src), 32); n > 0 {
-		encodeQ8_0AVX2(&dst[:n/32*34][0], &src[0], n/32)
+		encodeQ8_0SIMD(&dst[:n/32*34][0], &src[0], n/32)
 		return
 	}
 	encodeQ8_0Scalar(dst, src)
@@ -53,7 +44,7 @@ func encodeQ8_0(dst []byte, src []float32) {
 
 func encodeQ4_0(dst []byte, src []float32) {
 	if n := fast(len(src), 32); n > 0 {
-		encodeQ4_0AVX2(&dst[:n/32*18][0], &src[0], n/32)
+		encodeQ4_0SIMD(&dst[:n/32*18][0], &src[0], n/32)
 		return
 	}
 	encodeQ4_0Scalar(dst, src)
@@ -61,7 +52,7 @@ func encodeQ4_0(dst []byte, src []float32) {
 
 func encodeKMCUQ4(dst []byte, src []float32) {
 	if n := fast(len(src), 32); n > 0 {
-		encodeKMCUQ4AVX2(&dst[:n/32*18][0], &src[0], n/32)
+		encodeKMCUQ4SIMD(&dst[:n/32*18][0], &src[0], n/32)
 		return
 	}
 	encodeKMCUQ4Scalar(dst, src)
@@ -73,16 +64,16 @@ func scanCounts(src []float32, lim limits) counts {
 		return scanCountsScalar(src, lim)
 	}
 	var c counts
-	scanCountsAVX2(&c[0], &src[0], n, lim.over, lim.flush)
+	scanCountsSIMD(&c[0], &src[0], n, lim.over, lim.flush)
 	for i, v := range scanCountsScalar(src[n:], lim) {
 		c[i] += v
 	}
 	return c
 }
 
-// fast is the number of values that the AVX2 kernels take.
+// fast is the number of values that the kernels take.
 func fast(n, step int) int {
-	if !useAVX2 {
+	if !useSIMD {
 		return 0
 	}
 	return n - n%step

@@ -1,4 +1,4 @@
-//go:build !noasm
+//go:build amd64 && !noasm
 
 package quant
 
@@ -56,16 +56,16 @@ func (s *lanes) numerators(fit *affineFit, n int32) {
 func (s *lanes) load(set int, x, weights []float32, sigma2 float32, size int, fit *affineFit) {
 	g := &s.sets[set]
 	x = x[:8*size]
-	transposeAVX2(&g.x[0], &x[0], 4*size, size)
+	transposeSIMD(&g.x[0], &x[0], 4*size, size)
 	switch {
 	case weights != nil:
 		weights = weights[:8*size]
-		transposeAVX2(&g.w[0], &weights[0], 4*size, size)
-		weighImportanceAVX2(&g.x[0][0], size, s.spread(sigma2))
+		transposeSIMD(&g.w[0], &weights[0], 4*size, size)
+		weighImportanceSIMD(&g.x[0][0], size, s.spread(sigma2))
 	case fit.absolute:
-		weighAbsAVX2(&g.x[0][0], size)
+		weighAbsSIMD(&g.x[0][0], size)
 	default:
-		weighMeanAVX2(&g.x[0][0], size, 1/float32(size))
+		weighMeanSIMD(&g.x[0][0], size, 1/float32(size))
 	}
 }
 
@@ -74,9 +74,9 @@ func (s *lanes) load(set int, x, weights []float32, sigma2 float32, size int, fi
 func (s *lanes) affine(sets, size int, fit *affineFit, n int32) bool {
 	s.numerators(fit, n)
 	if fit.absolute {
-		return fitAffineAbsAVX2(&s.sets[0].x[0][0], sets, size, &s.candidates[0], int(fit.steps)+1)
+		return fitAffineAbsSIMD(&s.sets[0].x[0][0], sets, size, &s.candidates[0], int(fit.steps)+1)
 	}
-	return fitAffineAVX2(&s.sets[0].x[0][0], sets, size, &s.candidates[0], int(fit.steps)+1)
+	return fitAffineSIMD(&s.sets[0].x[0][0], sets, size, &s.candidates[0], int(fit.steps)+1)
 }
 
 // store gives the outcome for the groups of a set, from group at on.
@@ -128,14 +128,14 @@ func (s *lanes) affine8(g *[2]groups, x, weights []float32, fit *affineFit, n in
 func (s *lanes) symmetric16(g *groups, x, weights []float32, sigma2 float32, n int32) bool {
 	for i := range s.sets {
 		set := &s.sets[i]
-		transposeAVX2(&set.x[0], &x[128*i : 128*i+128][0], 4*16, 16)
+		transposeSIMD(&set.x[0], &x[128*i : 128*i+128][0], 4*16, 16)
 		if weights == nil {
-			weighSquareAVX2(&set.x[0][0], 16)
+			weighSquareSIMD(&set.x[0][0], 16)
 			continue
 		}
-		transposeAVX2(&set.w[0], &weights[128*i : 128*i+128][0], 4*16, 16)
+		transposeSIMD(&set.w[0], &weights[128*i : 128*i+128][0], 4*16, 16)
 		if sigma2 >= 0 {
-			weighImportanceAVX2(&set.x[0][0], 16, s.spread(sigma2))
+			weighImportanceSIMD(&set.x[0][0], 16, s.spread(sigma2))
 		}
 	}
 	if !s.symmetric(2, 16, n) {
@@ -156,7 +156,7 @@ func (s *lanes) symmetric(sets, size int, n int32) bool {
 	for i := range s.sets[:sets] {
 		s.sets[i].from = [8]float32{}
 	}
-	return fitSymmetricAVX2(&s.sets[0].x[0][0], sets, size, &s.candidates[0], 19)
+	return fitSymmetricSIMD(&s.sets[0].x[0][0], sets, size, &s.candidates[0], 19)
 }
 
 // fitted is the search of up to eight blocks of 32, and their codes.
@@ -211,7 +211,7 @@ func (s *lanes) symmetricScales(n int32, x, w []float32, l []uint8) float32 {
 		by[i/8][i%8] = v / extreme
 	}
 	for i := range by {
-		symmetricTrialsAVX2(&sumlx[i], &suml2[i], &by[i], &x[0], &w[:len(x)][0], len(x), -n, n-1)
+		symmetricTrialsSIMD(&sumlx[i], &suml2[i], &by[i], &x[0], &w[:len(x)][0], len(x), -n, n-1)
 	}
 	at := by[0][0]
 	var scale float32
@@ -234,15 +234,15 @@ func (s *lanes) symmetricScales(n int32, x, w []float32, l []uint8) float32 {
 }
 
 func positiveTrialsFast(mse, by *[8]float32, n int32, x, w []float32) {
-	positiveTrialsAVX2(mse, by, &x[0], &w[:len(x)][0], len(x), n)
+	positiveTrialsSIMD(mse, by, &x[0], &w[:len(x)][0], len(x), n)
 }
 
 // sweep16 is fitSweep for the 16 groups of a superblock of Q3_K.
 func (s *lanes) sweep16(g *groups, x []float32) bool {
 	for i := range s.sets {
-		transposeAVX2(&s.sets[i].x[0], &x[128*i : 128*i+128][0], 4*16, 16)
+		transposeSIMD(&s.sets[i].x[0], &x[128*i : 128*i+128][0], 4*16, 16)
 	}
-	if !fitSweepAVX2(&s.sets[0].x[0][0], 2) {
+	if !fitSweepSIMD(&s.sets[0].x[0][0], 2) {
 		return false
 	}
 	for i := range s.sets {
@@ -255,14 +255,14 @@ func (s *lanes) sweep16(g *groups, x []float32) bool {
 // iq4 is fitIQ4 for eight blocks, whose sigma2 are in s.
 func (s *lanes) iq4(scales *[8]float32, x, weights []float32) bool {
 	set := &s.sets[0]
-	transposeAVX2(&set.x[0], &x[:256][0], 4*32, 32)
+	transposeSIMD(&set.x[0], &x[:256][0], 4*32, 32)
 	if weights == nil {
-		weighSquareAVX2(&set.x[0][0], 32)
+		weighSquareSIMD(&set.x[0][0], 32)
 	} else {
-		transposeAVX2(&set.w[0], &weights[:256][0], 4*32, 32)
-		weighImportanceAVX2(&set.x[0][0], 32, &s.sigma2)
+		transposeSIMD(&set.w[0], &weights[:256][0], 4*32, 32)
+		weighImportanceSIMD(&set.x[0][0], 32, &s.sigma2)
 	}
-	if !fitIQ4AVX2(&set.x[0][0], 32) {
+	if !fitIQ4SIMD(&set.x[0][0], 32) {
 		return false
 	}
 	*scales = set.scales
@@ -300,20 +300,20 @@ func (s *lanes) iq4Blocks(dst []byte, x, weights []float32) bool {
 		putScale(dst[18*b:], scales[b])
 		by[b] = invert(scales[b])
 	}
-	codesIQ4AVX2(&dst[:18*blocks][2], &x[0], &by[0], blocks, 18)
+	codesIQ4SIMD(&dst[:18*blocks][2], &x[0], &by[0], blocks, 18)
 	return true
 }
 
 // iq4Codes writes the nibbles of a superblock's blocks, under one factor each.
 func (s *lanes) iq4Codes(dst []byte, x []float32, by *[8]float32) {
-	codesIQ4AVX2(&dst[:128][0], &x[:256][0], &by[0], 8, 16)
+	codesIQ4SIMD(&dst[:128][0], &x[:256][0], &by[0], 8, 16)
 }
 
 // recode gives a superblock the codes clamp(nearest((x+m)/d), lo, hi) - lo. d and
 // m hold a number for each 16 values; where d is zero, groups of size values
 // keep the codes of the search.
 func (s *lanes) recode(l *[256]uint8, x []float32, g *groups, d, m *[16]float32, size int, lo, hi int32) {
-	recodeAVX2(&l[0], &x[:256][0], &d[0], &m[0], lo, hi)
+	recodeSIMD(&l[0], &x[:256][0], &d[0], &m[0], lo, hi)
 	for b := range 256 / size {
 		if d[b*size/16] == 0 {
 			s.found(l[b*size:(b+1)*size], x[b*size:], g, b, lo, hi)

@@ -1,0 +1,12 @@
+//go:build !noasm
+
+package quant
+
+import (
+	"os"
+
+	"golang.org/x/sys/cpu"
+)
+
+// useSIMD is decided once, at start. It changes the speed, not the bytes.
+var useSIMD = cpu.X86.HasAVX2 && hasF16C() && os.Getenv("QUERN_NOASM") != "1"
