@@ -1,0 +1,62 @@
+package dot
+
+// floatRows is the number of weight rows decoded at once for float32
+// activations.
+const floatRows = 4
+
+// mulFloat decodes weight rows and multiplies them with all activation rows.
+func (k *Kernel) mulFloat(dst []float32, stride int, w []byte, b *Batch, s *Scratch) {
+	width := k.width
+	if len(s.rows) < floatRows*width {
+		s.rows = make([]float32, floatRows*width)
+	}
+	rows := len(w) / k.rowBytes
+	for r := 0; r < rows; r += floatRows {
+		n := min(rows-r, floatRows)
+		for i := range n {
+			at := (r + i) * k.rowBytes
+			k.decoder.Decode(s.rows[i*width:(i+1)*width], w[at:at+k.rowBytes])
+		}
+		for t := range b.rows {
+			out := dst[t*stride+r:][:n]
+			dotFloats(out, s.rows[:n*width], b.floats[t*width:(t+1)*width])
+			for i := range out {
+				out[i] = number(out[i])
+			}
+		}
+	}
+}
+
+// dotFloatsScalar multiplies rows of len(x) values, as many as dst has places,
+// with x.
+func dotFloatsScalar(dst, rows, x []float32) {
+	for i := range dst {
+		dst[i] = dotFloat(rows[i*len(x):(i+1)*len(x)], x)
+	}
+}
+
+// dotFloat is the product of two rows in the package's order.
+func dotFloat(w, x []float32) float32 {
+	var l [lanes]float32
+	n := len(x) &^ (lanes - 1)
+	for i := 0; i < n; i += lanes {
+		a, b := (*[lanes]float32)(w[i:]), (*[lanes]float32)(x[i:])
+		for j := range l {
+			l[j] += float32(a[j] * b[j])
+		}
+	}
+	return tail(treeSum(&l), w[n:], x[n:])
+}
+
+// treeSum adds the lanes of a vector.
+func treeSum(l *[lanes]float32) float32 {
+	return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]))
+}
+
+// tail adds the products of a last partial group.
+func tail(sum float32, w, x []float32) float32 {
+	for i := range x {
+		sum += float32(w[i] * x[i])
+	}
+	return sum
+}
