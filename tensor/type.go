@@ -58,6 +58,14 @@ const (
 	// KMCUQ4 is the 4-bit block of the KMCU container: 32 values, fp16 scale,
 	// low nibble the even element. It is not ggml's Q4_0.
 	KMCUQ4
+
+	// CQ4 to CQ1 are the packed codebook indices of .cact archives, without the
+	// norms that their groups have beside them: package cq.
+	CQ4
+	CQ3
+	CQ2
+	CQ1_58
+	CQ1
 )
 
 // typeRow describes one Type. Block is the number of values that share a
@@ -117,6 +125,12 @@ var typeTable = [...]typeRow{
 	NVFP4:   {"NVFP4", 64, 36, 40, ""},
 
 	KMCUQ4: {"KMCU_Q4", 32, 18, -1, ""},
+
+	CQ4:    {"CQ4", 2, 1, -1, ""},
+	CQ3:    {"CQ3", 8, 3, -1, ""},
+	CQ2:    {"CQ2", 4, 1, -1, ""},
+	CQ1_58: {"CQ1.58", 4, 1, -1, ""},
+	CQ1:    {"CQ1", 8, 1, -1, ""},
 }
 
 // Types lists every valid type in table order.
