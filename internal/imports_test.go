@@ -85,6 +85,7 @@ var outside = map[string][]string{
 	"testing":                             {},
 	"net/http/httptest":                   {},
 	"github.com/minio/sha256-simd":        {"internal/digest"},
+	"github.com/edsrzf/mmap-go":           {"runtime/mapped"},
 	"github.com/gofrs/flock":              {"artifacts/local", "hub"},
 	"github.com/opencontainers/go-digest": {"artifacts"},
 	"go.yaml.in/yaml/v4":                  {"recipes", "model/convert"},

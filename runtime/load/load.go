@@ -1,0 +1,89 @@
+// Package load opens any model that can be run, by what its first bytes say.
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"quern/formats/gguf"
+	"quern/formats/kmcu"
+	"quern/model"
+	infer "quern/runtime"
+	"quern/runtime/mapped"
+	"quern/runtime/transformer"
+	"quern/tensor"
+)
+
+// Open opens a GGUF file (all shards of a split one), a KMCU file or a Hugging
+// Face folder. Weights are mapped, not read. Close the model when done.
+func Open(ctx context.Context, path string) (infer.Model, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if st.IsDir() {
+		return openFolder(ctx, path)
+	}
+	f, err := mapped.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	head := make([]byte, min(f.Size(), 4))
+	if err := f.ReadAt(ctx, head, 0); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if string(head) == "KMCU" {
+		return openKMCU(ctx, path, f)
+	}
+	// What is none of the formats gets the GGUF reader's error, which tells
+	// other kinds of files apart.
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
+	return openGGUF(ctx, path)
+}
+
+func openKMCU(ctx context.Context, path string, f *mapped.File) (infer.Model, error) {
+	k, err := kmcu.Open(ctx, filepath.Base(path), f, kmcu.Options{})
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	m, err := transformer.FromKMCU(ctx, k)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	m.Closers = append(m.Closers, f.Close)
+	return m, nil
+}
+
+func openGGUF(ctx context.Context, path string) (infer.Model, error) {
+	dir := filepath.Dir(path)
+	open := func(_ context.Context, name string) (tensor.Blob, error) { return mapped.Open(filepath.Join(dir, name)) }
+	g, set, err := model.LoadGGUF(ctx, filepath.Base(path), open, gguf.Options{})
+	if err != nil {
+		return nil, err
+	}
+	m, err := transformer.FromGGUF(ctx, g)
+	if err != nil {
+		return nil, errors.Join(err, set.Close())
+	}
+	m.Closers = append(m.Closers, set.Close)
+	return m, nil
+}
+
+func openFolder(ctx context.Context, path string) (infer.Model, error) {
+	d := &folder{root: path}
+	h, err := model.LoadHF(ctx, d, model.HFOptions{})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), d.close())
+	}
+	m, err := transformer.FromHF(ctx, h)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), d.close())
+	}
+	m.Closers = append(m.Closers, d.close)
+	return m, nil
+}

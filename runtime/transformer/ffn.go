@@ -1,0 +1,48 @@
+package transformer
+
+import (
+	"context"
+
+	"quern/runtime/num"
+)
+
+// feedForward adds the feed-forward block of layer i to n states.
+func (s *session) feedForward(ctx context.Context, i, n int) error {
+	p, b, l := s.m.p, &s.buf, &s.m.w.layers[i]
+	in := s.norm(b.x, l.ffnNorm, n)
+	out := grow(&b.out, n*p.hidden)
+	var err error
+	if p.experts > 0 {
+		err = s.mixture(ctx, l, in, out)
+	} else {
+		err = s.gated(ctx, l.gate, l.up, l.down, 0, in, out)
+	}
+	if err != nil {
+		return err
+	}
+	s.add(out, l.postFFN, n)
+	return nil
+}
+
+// gated computes down(act(gate(x)) * up(x)) for part number part of the three
+// matrices.
+func (s *session) gated(ctx context.Context, gate, up, down linear, part int, in activations, out []float32) error {
+	s.observe(gate.matrix, part, in)
+	s.observe(up.matrix, part, in)
+	ffn := gate.rows
+	g, u := grow(&s.buf.gate, in.rows*ffn), grow(&s.buf.up, in.rows*ffn)
+	err := s.multiply(ctx, product{g, gate.matrix, part, gate.bias, in}, product{u, up.matrix, part, up.bias, in})
+	if err != nil {
+		return err
+	}
+	act := num.SiLU
+	if s.m.p.gelu {
+		act = num.GELU
+	}
+	for i, v := range g {
+		g[i] = float32(act(v) * u[i])
+	}
+	mid := activations{g, in.rows, ffn}
+	s.observe(down.matrix, part, mid)
+	return s.multiply(ctx, product{out, down.matrix, part, down.bias, mid})
+}

@@ -1,0 +1,123 @@
+package transformer
+
+import (
+	"context"
+	"fmt"
+
+	infer "quern/runtime"
+	"quern/runtime/num"
+	"quern/tensor"
+	"quern/tensor/quant"
+)
+
+// matrix is a weight that stays as it is stored: its rows are decoded a few at a
+// time, as they are multiplied. A stack of experts is one matrix of several
+// parts.
+type matrix struct {
+	name  string
+	t     *tensor.Tensor
+	dec   quant.Decoder
+	parts int
+	rows  int // of a part
+	cols  int // values of a row that count
+	// stride is the distance of rows in values: cols and padding. In the flat
+	// form of KMCU rows start anywhere in a block.
+	stride int
+	// data holds the whole tensor where the file is mapped, else nil.
+	data []byte
+}
+
+// slicer is a blob whose bytes can be used in place.
+type slicer interface {
+	Slice(off, n int64) []byte
+}
+
+// newMatrix checks that a tensor is what the model's settings ask for. stride is
+// 0 for rows as the shape has them.
+func newMatrix(t *tensor.Tensor, parts, rows, cols, stride int) (*matrix, error) {
+	dec, err := quant.DecoderFor(t.Type)
+	if err != nil {
+		return nil, fmt.Errorf("%w: tensor %s: %w", infer.ErrUnsupported, t.Name, err)
+	}
+	m := &matrix{name: t.Name, t: t, dec: dec, parts: parts, rows: rows, cols: cols, stride: stride}
+	if stride == 0 {
+		m.stride = cols
+		want := tensor.Shape{int64(rows), int64(cols)}
+		if parts > 1 || len(t.Shape) == 3 {
+			want = tensor.Shape{int64(parts), int64(rows), int64(cols)}
+		}
+		if !t.Shape.Equal(want) {
+			return nil, fmt.Errorf("%w: tensor %s is %v, its settings ask for %v", infer.ErrModel, t.Name, t.Shape, want)
+		}
+	}
+	if s, ok := t.Src.(*tensor.Section); ok {
+		if b, ok := s.Blob.(slicer); ok {
+			m.data = b.Slice(s.Offset, t.Bytes())
+		}
+	}
+	return m, nil
+}
+
+// scratch is one worker's room for packed and decoded rows.
+type scratch struct {
+	packed []byte
+	values []float32
+}
+
+// packed gives the bytes of whole blocks that hold rows first to first+n-1 of a
+// part, and how many of their values come before these rows.
+func (m *matrix) packed(ctx context.Context, part, first, n int, s *scratch) (b []byte, skip int, err error) {
+	block := int(m.t.Type.BlockValues())
+	start := (part*m.rows + first) * m.stride
+	from, to := start/block, (start+n*m.stride+block-1)/block
+	size := int(m.t.Type.BlockBytes())
+	skip = start - from*block
+	if m.data != nil {
+		return m.data[from*size : to*size], skip, nil
+	}
+	b = grow(&s.packed, (to-from)*size)
+	row := int(m.t.RowBytes())
+	if err := m.t.ReadRows(ctx, b, int64(from*size/row), int64(len(b)/row)); err != nil {
+		return nil, 0, fmt.Errorf("tensor %s: %w", m.name, err)
+	}
+	return b, skip, nil
+}
+
+// decode gives rows as float32, in the scratch.
+func (m *matrix) decode(ctx context.Context, part, first, n int, s *scratch) (num.Matrix, error) {
+	b, skip, err := m.packed(ctx, part, first, n, s)
+	if err != nil {
+		return num.Matrix{}, err
+	}
+	values := len(b) / int(m.t.Type.BlockBytes()) * int(m.t.Type.BlockValues())
+	x := grow(&s.values, values)
+	m.dec.Decode(x, b)
+	return num.Matrix{Data: x[skip:], Rows: n, Stride: m.stride}, nil
+}
+
+// grow gives n elements of a buffer that is kept, with any content.
+func grow[T any](buf *[]T, n int) []T {
+	if cap(*buf) < n {
+		*buf = make([]T, n)
+	}
+	*buf = (*buf)[:cap(*buf)]
+	return (*buf)[:n]
+}
+
+// readVector decodes a small tensor of n values wholly.
+func readVector(ctx context.Context, t *tensor.Tensor, n int) ([]float32, error) {
+	if v, err := t.Shape.Values(); err != nil || v != int64(n) || t.Shape.RowLen() != int64(n) {
+		return nil, fmt.Errorf("%w: tensor %s is %v, its settings ask for %d values", infer.ErrModel, t.Name, t.Shape, n)
+	}
+	dec, err := quant.DecoderFor(t.Type)
+	if err != nil {
+		return nil, fmt.Errorf("%w: tensor %s: %w", infer.ErrUnsupported, t.Name, err)
+	}
+	b := make([]byte, t.Bytes())
+	if err := t.ReadRows(ctx, b, 0, t.Rows()); err != nil {
+		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
+	}
+	out := make([]float32, n)
+	dec.Decode(out, b)
+	return out, nil
+}

@@ -1,0 +1,125 @@
+package transformer
+
+import (
+	"context"
+
+	"quern/runtime/num"
+)
+
+// moeBuffers are those of the mixture of experts, T tokens of which each goes to
+// used experts.
+type moeBuffers struct {
+	probs   []float32 // (T, experts)
+	chosen  []int     // (T, used), best first
+	weights []float32 // (T, used)
+	in      []float32 // rows that go to one expert
+	out     []float32 // what it makes of them
+	each    []float32 // (T, used, hidden) the experts' results
+	shared  []float32 // (T, hidden)
+	members []int     // places (token*used + rank) that go to one expert
+}
+
+// mixture sends every row to the experts that the router chooses and adds their
+// results by weight, the best expert's first.
+func (s *session) mixture(ctx context.Context, l *layer, in activations, out []float32) error {
+	p, b := s.m.p, &s.buf.moe
+	s.observe(l.router.matrix, 0, in)
+	probs := grow(&b.probs, in.rows*p.experts)
+	if err := s.multiply(ctx, product{probs, l.router.matrix, 0, l.router.bias, in}); err != nil {
+		return err
+	}
+	chosen, weights := grow(&b.chosen, in.rows*p.used), grow(&b.weights, in.rows*p.used)
+	for t := range in.rows {
+		p.route(probs[t*p.experts:][:p.experts], chosen[t*p.used:][:p.used], weights[t*p.used:][:p.used])
+	}
+	each := grow(&b.each, in.rows*p.used*p.hidden)
+	for e := range p.experts {
+		b.members = b.members[:0]
+		for place, c := range chosen {
+			if c == e {
+				b.members = append(b.members, place)
+			}
+		}
+		if len(b.members) == 0 {
+			continue
+		}
+		rows := activations{grow(&b.in, len(b.members)*p.hidden), len(b.members), p.hidden}
+		for j, place := range b.members {
+			copy(rows.row(j), in.row(place/p.used))
+		}
+		made := grow(&b.out, len(b.members)*p.hidden)
+		if err := s.gated(ctx, linear{l.expGate, nil}, linear{l.expUp, nil}, linear{l.expDown, nil}, e, rows, made); err != nil {
+			return err
+		}
+		for j, place := range b.members {
+			copy(each[place*p.hidden:][:p.hidden], made[j*p.hidden:])
+		}
+	}
+	for t := range in.rows {
+		num.WeightedSum(out[t*p.hidden:][:p.hidden], weights[t*p.used:][:p.used],
+			num.Matrix{Data: each[t*p.used*p.hidden:], Rows: p.used, Stride: p.hidden})
+	}
+	return s.shared(ctx, l, in, out)
+}
+
+// route turns the router's outputs of one token into its experts, best first,
+// the lower number where two are equal, and their weights.
+func (p *params) route(probs []float32, chosen []int, weights []float32) {
+	if p.sigmoid {
+		for i, v := range probs {
+			probs[i] = num.Sigmoid(v)
+		}
+	} else {
+		num.Softmax(probs)
+	}
+	for r := range chosen {
+		best := -1
+		for e, v := range probs {
+			taken := false
+			for _, c := range chosen[:r] {
+				taken = taken || c == e
+			}
+			if !taken && (best < 0 || v > probs[best]) {
+				best = e
+			}
+		}
+		chosen[r], weights[r] = best, probs[best]
+	}
+	if p.normWeights {
+		sum := float32(0)
+		for _, w := range weights {
+			sum += w
+		}
+		if sum < 0x1p-14 {
+			sum = 0x1p-14
+		}
+		for i := range weights {
+			weights[i] /= sum
+		}
+	}
+	num.Scale(weights, p.weightScale)
+}
+
+// shared adds the expert that all tokens go to.
+func (s *session) shared(ctx context.Context, l *layer, in activations, out []float32) error {
+	if l.shUp == nil {
+		return nil
+	}
+	p, b := s.m.p, &s.buf.moe
+	made := grow(&b.shared, in.rows*p.hidden)
+	if err := s.gated(ctx, linear{l.shGate, nil}, linear{l.shUp, nil}, linear{l.shDown, nil}, 0, in, made); err != nil {
+		return err
+	}
+	if l.sharedGate != nil {
+		much := grow(&b.probs, in.rows)
+		s.observe(l.sharedGate, 0, in)
+		if err := s.multiply(ctx, product{much, l.sharedGate, 0, nil, in}); err != nil {
+			return err
+		}
+		for t, v := range much {
+			num.Scale(made[t*p.hidden:][:p.hidden], num.Sigmoid(v))
+		}
+	}
+	num.Add(out[:in.rows*p.hidden], made)
+	return nil
+}

@@ -1,0 +1,156 @@
+package transformer
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	infer "quern/runtime"
+	"quern/runtime/num"
+)
+
+// team runs pieces of work on a number of goroutines. Which of them does a piece
+// makes no difference to the result.
+type team struct {
+	scratch []scratch // one a worker
+}
+
+func newTeam(jobs int) *team {
+	if jobs <= 0 {
+		jobs = runtime.GOMAXPROCS(0)
+	}
+	return &team{make([]scratch, jobs)}
+}
+
+// each runs f for 0 to n-1, in any order, and gives the error of the lowest that
+// failed.
+func (t *team) each(ctx context.Context, n int, f func(i int, s *scratch) error) error {
+	workers := min(len(t.scratch), n)
+	if workers <= 1 {
+		for i := range n {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			if err := f(i, &t.scratch[0]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var next atomic.Int64
+	var mu sync.Mutex
+	var first error
+	failed := n
+	work := func(s *scratch) {
+		for {
+			i := int(next.Add(1)) - 1
+			if i >= n {
+				return
+			}
+			err := context.Cause(ctx)
+			if err == nil {
+				err = f(i, s)
+			}
+			if err != nil {
+				next.Store(int64(n))
+				mu.Lock()
+				if i < failed {
+					first, failed = err, i
+				}
+				mu.Unlock()
+				return
+			}
+		}
+	}
+	var wg sync.WaitGroup
+	for w := 1; w < workers; w++ {
+		wg.Go(func() { work(&t.scratch[w]) })
+	}
+	work(&t.scratch[0])
+	wg.Wait()
+	return first
+}
+
+// activations are rows that enter matrices: rows of n values one after another.
+type activations struct {
+	x    []float32
+	rows int
+	n    int
+}
+
+// row is row i.
+func (a activations) row(i int) []float32 { return a.x[i*a.n:][:a.n] }
+
+// product is one matrix multiplication: dst[c*rows+r] is row r of the part with
+// row c of the activations, plus the bias.
+type product struct {
+	dst  []float32
+	m    *matrix
+	part int
+	bias []float32
+	in   activations
+}
+
+// kernel multiplies rows first to first+n-1 of a product's matrix.
+type kernel interface {
+	rows(ctx context.Context, p *product, first, n int, s *scratch) error
+}
+
+// exact decodes the weights and keeps everything in float32.
+type exact struct{}
+
+func (exact) rows(ctx context.Context, p *product, first, n int, s *scratch) error {
+	w, err := p.m.decode(ctx, p.part, first, n, s)
+	if err != nil {
+		return err
+	}
+	num.Dots(p.dst[first:], p.m.rows, w, num.Matrix{Data: p.in.x, Rows: p.in.rows, Stride: p.in.n}, p.m.cols)
+	return nil
+}
+
+// pieceValues is how many weights are decoded at once: what fits a second-level
+// cache with room for activations.
+const pieceValues = 32 << 10
+
+// piece is the number of rows that are multiplied at once, a multiple of 4.
+func (m *matrix) piece() int { return max(pieceValues/m.cols&^3, 4) }
+
+// multiply computes products, sharing the rows of all of them among the workers.
+func (s *session) multiply(ctx context.Context, list ...product) error {
+	total := 0
+	for _, p := range list {
+		total += (p.m.rows + p.m.piece() - 1) / p.m.piece()
+	}
+	return s.team.each(ctx, total, func(i int, sc *scratch) error {
+		for j := range list {
+			p := &list[j]
+			piece := p.m.piece()
+			if n := (p.m.rows + piece - 1) / piece; i >= n {
+				i -= n
+				continue
+			}
+			first := i * piece
+			n := min(piece, p.m.rows-first)
+			if err := s.kernel.rows(ctx, p, first, n, sc); err != nil {
+				return err
+			}
+			if p.bias != nil {
+				for c := range p.in.rows {
+					num.Add(p.dst[c*p.m.rows+first:][:n], p.bias[first:])
+				}
+			}
+			return nil
+		}
+		return nil
+	})
+}
+
+// observe shows what enters a matrix.
+func (s *session) observe(m *matrix, part int, in activations) {
+	if s.observer != nil && in.rows > 0 {
+		s.observer.Observe(m.name, part, in.x[:in.rows*in.n], in.n)
+	}
+}
+
+var _ infer.Session = (*session)(nil)

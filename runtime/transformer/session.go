@@ -1,0 +1,231 @@
+package transformer
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	infer "quern/runtime"
+	"quern/runtime/num"
+)
+
+// batch is the number of tokens that go through the layers together.
+const batch = 128
+
+// logitValues bounds the logits that are computed at once: 16 MiB.
+const logitValues = 4 << 20
+
+// session is one text in the works.
+type session struct {
+	m        *Model
+	team     *team
+	kernel   kernel
+	observer infer.Observer
+	context  int
+	n        int // tokens seen
+	caches   []cache
+	global   *rope
+	local    *rope
+	buf      buffers
+}
+
+// buffers are the activations of one batch, T tokens.
+type buffers struct {
+	x      []float32 // (T, hidden) what flows along the layers
+	normed []float32 // (T, hidden)
+	out    []float32 // (T, hidden) what a block adds to x
+	q      []float32 // (T, heads*headDim)
+	k, v   []float32 // (T, kvHeads*headDim)
+	att    []float32 // (T, heads*headDim)
+	gate   []float32 // (T, ffn)
+	up     []float32 // (T, ffn)
+	cos    [2][]float32
+	sin    [2][]float32 // (T, dims/2), global and local
+	logits []float32
+	full   []float32 // a row of logits with a place for every id
+	moe    moeBuffers
+}
+
+// NewSession starts an empty text.
+func (m *Model) NewSession(opt infer.SessionOptions) (infer.Session, error) {
+	s := &session{m: m, team: newTeam(opt.Jobs), observer: opt.Observe, context: opt.Context, caches: make([]cache, m.p.layers)}
+	if s.context <= 0 {
+		if s.context = m.p.context; s.context <= 0 {
+			s.context = 2048
+		}
+	}
+	switch opt.Act {
+	case infer.Exact:
+		s.kernel = exact{}
+	default:
+		return nil, fmt.Errorf("%w: arithmetic %v", infer.ErrUnsupported, opt.Act)
+	}
+	g := *m.p.global
+	if m.p.long != nil {
+		g.factors = m.p.short
+		if s.context > g.original {
+			g.factors = m.p.long
+		}
+	}
+	var err error
+	if s.global, err = newRope(g); err != nil {
+		return nil, err
+	}
+	s.local = s.global
+	if m.p.local != nil {
+		s.local, err = newRope(*m.p.local)
+	}
+	return s, err
+}
+
+// Len is the number of tokens seen.
+func (s *session) Len() int { return s.n }
+
+// Room is the number of tokens that still fit.
+func (s *session) Room() int { return s.context - s.n }
+
+// Rewind forgets all but the first n tokens.
+func (s *session) Rewind(n int) error {
+	if n < 0 || n > s.n {
+		return fmt.Errorf("rewind to %d tokens of %d", n, s.n)
+	}
+	s.n = n
+	return nil
+}
+
+// Eval appends tokens, see infer.Session.
+func (s *session) Eval(ctx context.Context, tokens []int32, want []int, each func(i int, logits []float32) error) (err error) {
+	if err := infer.CheckEval(s, s.m.p.vocab, tokens, want); err != nil {
+		return err
+	}
+	before := s.n
+	defer func() {
+		if err != nil {
+			s.n = before
+		}
+	}()
+	for first := 0; first < len(tokens); first += batch {
+		part := tokens[first:min(first+batch, len(tokens))]
+		if err := s.forward(ctx, part); err != nil {
+			return err
+		}
+		n := 0
+		for n < len(want) && want[n] < first+len(part) {
+			n++
+		}
+		if err := s.head(ctx, first, want[:n], each); err != nil {
+			return err
+		}
+		want = want[n:]
+		s.n += len(part)
+	}
+	return nil
+}
+
+// forward takes tokens through all layers; their states are left in buf.x.
+func (s *session) forward(ctx context.Context, tokens []int32) error {
+	p, b, n := s.m.p, &s.buf, len(tokens)
+	x := grow(&b.x, n*p.hidden)
+	for i, id := range tokens {
+		row, err := s.m.w.embed.decode(ctx, 0, int(id), 1, &s.team.scratch[0])
+		if err != nil {
+			return err
+		}
+		copy(x[i*p.hidden:][:p.hidden], row.Data)
+	}
+	if p.embedScale != 1 {
+		num.Scale(x, p.embedScale)
+	}
+	s.angles(n)
+	for i := range s.m.w.layers {
+		if err := s.attention(ctx, i, n); err != nil {
+			return err
+		}
+		if err := s.feedForward(ctx, i, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// angles prepares sines and cosines for the next n positions.
+func (s *session) angles(n int) {
+	for i, r := range []*rope{s.global, s.local} {
+		if i > 0 && r == s.global {
+			break
+		}
+		half := r.dims / 2
+		cos, sin := grow(&s.buf.cos[i], n*half), grow(&s.buf.sin[i], n*half)
+		for t := range n {
+			r.table(cos[t*half:][:half], sin[t*half:][:half], s.n+t)
+		}
+	}
+}
+
+// norm writes the normalized rows of x to buf.normed.
+func (s *session) norm(x, w []float32, n int) activations {
+	h := s.m.p.hidden
+	out := grow(&s.buf.normed, n*h)
+	for t := range n {
+		num.RMSNorm(out[t*h:][:h], x[t*h:][:h], w, s.m.p.eps)
+	}
+	return activations{out, n, h}
+}
+
+// add adds what a block gave, normalized once more where the model does, to x.
+func (s *session) add(out, post []float32, n int) {
+	h := s.m.p.hidden
+	if post != nil {
+		for t := range n {
+			num.RMSNorm(out[t*h:][:h], out[t*h:][:h], post, s.m.p.eps)
+		}
+	}
+	num.Add(s.buf.x[:n*h], out)
+}
+
+// head gives the logits after the wanted tokens of the batch that starts at
+// token first.
+func (s *session) head(ctx context.Context, first int, want []int, each func(i int, logits []float32) error) error {
+	p, b, out := s.m.p, &s.buf, s.m.w.output
+	group := min(max(logitValues/out.rows, 1), 64)
+	for len(want) > 0 {
+		some := want[:min(group, len(want))]
+		want = want[len(some):]
+		in := activations{grow(&b.normed, len(some)*p.hidden), len(some), p.hidden}
+		for j, i := range some {
+			num.RMSNorm(in.row(j), b.x[(i-first)*p.hidden:][:p.hidden], s.m.w.norm, p.eps)
+		}
+		s.observe(out, 0, in)
+		logits := grow(&b.logits, len(some)*out.rows)
+		if err := s.multiply(ctx, product{dst: logits, m: out, in: in}); err != nil {
+			return err
+		}
+		for j, i := range some {
+			row := logits[j*out.rows:][:out.rows]
+			if c := p.softcap; c != 0 {
+				for k, v := range row {
+					row[k] = float32(num.Tanh(v/c) * c)
+				}
+			}
+			if ids := s.m.w.ids; ids != nil {
+				row = s.spread(row, ids)
+			}
+			if err := each(i, row); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// spread puts the logits of a pruned head at their ids.
+func (s *session) spread(row []float32, ids []int32) []float32 {
+	full := grow(&s.buf.full, s.m.p.vocab)
+	for i := range full {
+		full[i] = float32(math.Inf(-1))
+	}
+	for i, id := range ids {
+		full[id] = row[i]
+	}
+	return full
+}
