@@ -1,20 +1,84 @@
-//go:build amd64 && !noasm
+//go:build !noasm
 
 package dot
 
-const useAVX2 = false
+import (
+	"os"
+
+	"golang.org/x/sys/cpu"
+)
+
+// useAVX2 is decided once, at start. It changes the speed, not the results.
+var useAVX2 = cpu.X86.HasAVX2 && hasF16C() && os.Getenv("QUERN_NOASM") != "1"
 
 func quantizeQ8_0(q *[32]int8, x *[32]float32) float32   { return quantizeQ8_0Scalar(q, x) }
 func quantizeQ8_K(q *[256]int8, x *[256]float32) float32 { return quantizeQ8_KScalar(q, x) }
 
-func unpackRow(f *family, t *tile, i int, src []byte) { f.unpack(t, i, src) }
+func unpackRow(f *family, t *tile, i int, src []byte) {
+	if f.fast != nil && useAVX2 {
+		f.fast(t, i, src)
+		return
+	}
+	f.unpack(t, i, src)
+}
 
+// sumGroup runs the group kernels, which take 4 weight rows each.
 func sumGroup(k kind, acc *[64]float32, t *tile, p piece, units int) {
-	sumGroupScalar(k, acc, t, p, units)
+	if !useAVX2 || k == halves32 {
+		sumGroupScalar(k, acc, t, p, units)
+		return
+	}
+	for r := 0; r < lanes; r += 4 {
+		to, codes, d, m := &acc[lanes*r], &t.codes[r*tileWidth], &t.d[r], &t.m[r]
+		if k < biased256 {
+			a, da, sums := &p.codes[0], &p.scales[0], &p.sums[0]
+			switch k {
+			case biased32:
+				groupBiased32AVX2(to, codes, d, m, a, da, sums, units)
+			case affine32:
+				groupAffine32AVX2(to, codes, d, m, a, da, sums, units)
+			default:
+				groupSigned32AVX2(to, codes, d, m, a, da, sums, units)
+			}
+			continue
+		}
+		scales, corr := &t.scales[r*tileWidth/16], &t.corr[r*tileWidth/16]
+		a, da, pairs := &p.codes[0], &p.scales[0], &p.pairs[0]
+		switch k {
+		case biased256:
+			groupBiased256AVX2(to, codes, d, m, scales, corr, a, da, pairs, units)
+		case wide256:
+			groupWide256AVX2(to, codes, d, m, scales, corr, a, da, pairs, units)
+		case affine256:
+			groupAffine256AVX2(to, codes, d, m, scales, corr, a, da, pairs, units)
+		default:
+			groupSigned256AVX2(to, codes, d, m, scales, corr, a, da, pairs, units)
+		}
+	}
 }
 
 func sumSingle(k kind, acc *[8]float32, t *tile, p piece, units int) {
-	sumSingleScalar(k, acc, t, p, units)
+	if !useAVX2 || k == halves32 {
+		sumSingleScalar(k, acc, t, p, units)
+		return
+	}
+	codes, d, m := &t.codes[0], &t.d[0], &t.m[0]
+	a, da := &p.codes[0], &p.scales[0]
+	scales, corr := &t.scales[0], &t.corr[0]
+	switch k {
+	case biased32:
+		singleBiased32AVX2(&acc[0], codes, d, m, a, da, &p.sums[0], units)
+	case affine32:
+		singleAffine32AVX2(&acc[0], codes, d, m, a, da, &p.sums[0], units)
+	case signed32:
+		singleSigned32AVX2(&acc[0], codes, d, m, a, da, &p.sums[0], units)
+	case biased256, wide256:
+		singleBiased256AVX2(&acc[0], codes, d, m, scales, corr, a, da, &p.pairs[0], units)
+	case affine256:
+		singleAffine256AVX2(&acc[0], codes, d, m, scales, corr, a, da, &p.pairs[0], units)
+	default:
+		singleSigned256AVX2(&acc[0], codes, d, m, scales, corr, a, da, &p.pairs[0], units)
+	}
 }
 
 func dotFloats(dst, rows, x []float32) { dotFloatsScalar(dst, rows, x) }

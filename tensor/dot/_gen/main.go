@@ -1,0 +1,86 @@
+// Command _gen writes the AVX2 kernels of package dot.
+//
+//	cd tensor/dot/_gen && go run . -out ../kernels_amd64.s -stubs ../stubs_amd64.go -pkg dot
+//
+// It is a module of its own, so that its dependencies are none of quern's. The
+// kernels take several rows or tokens at once, one in each lane, and follow the
+// scalar order in every lane: results are the same to the last bit.
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+// tileWidth is the constant of package dot: rows of codes lie that far apart.
+const tileWidth = 2048
+
+func main() {
+	ConstraintExpr("amd64,!noasm")
+	cpuid()
+	for _, k := range kinds32 {
+		group32(k)
+		single32(k)
+	}
+	for _, k := range kinds256 {
+		group256(k)
+		if !k.wide {
+			single256(k)
+		}
+	}
+	Generate()
+}
+
+// cpuid asks for F16C, which golang.org/x/sys/cpu does not know.
+func cpuid() {
+	TEXT("hasF16C", NOSPLIT, "func() bool")
+	Doc("hasF16C reports CPUID.1:ECX bit 29.")
+	MOVL(U32(1), EAX)
+	XORL(ECX, ECX)
+	CPUID()
+	SHRL(U8(29), ECX)
+	ANDL(U32(1), ECX)
+	Store(ECX.As8(), ReturnIndex(0))
+	RET()
+}
+
+// words makes read-only data, once for each name.
+func words(name string, v ...uint32) Mem {
+	if m, ok := globals[name]; ok {
+		return m
+	}
+	m := GLOBL(name, RODATA|NOPTR)
+	for i, w := range v {
+		DATA(4*i, U32(w))
+	}
+	globals[name] = m
+	return m
+}
+
+var globals = map[string]Mem{}
+
+// eights is eight copies of a word.
+func eights(name string, v uint32) Mem { return words(name, v, v, v, v, v, v, v, v) }
+
+// pairOnes adds neighbouring 16-bit lanes by VPMADDWD.
+func pairOnes() Mem { return eights("pairOnes", 0x00010001) }
+
+// load puts a constant into a register.
+func load(m Mem) VecVirtual {
+	r := YMM()
+	VMOVDQU(m, r)
+	return r
+}
+
+// pointer loads a pointer or count parameter.
+func pointer(name string) Register { return Load(Param(name), GP64()) }
+
+// ymms makes n registers.
+func ymms(n int) []VecVirtual {
+	out := make([]VecVirtual, n)
+	for i := range out {
+		out[i] = YMM()
+	}
+	return out
+}
