@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/cpu"
+
+	"quern/tensor"
 )
 
 // useAVX2 is decided once, at start. It changes the speed, not the results.
@@ -14,9 +16,32 @@ var useAVX2 = cpu.X86.HasAVX2 && hasF16C() && os.Getenv("QUERN_NOASM") != "1"
 func quantizeQ8_0(q *[32]int8, x *[32]float32) float32   { return quantizeQ8_0Scalar(q, x) }
 func quantizeQ8_K(q *[256]int8, x *[256]float32) float32 { return quantizeQ8_KScalar(q, x) }
 
-func unpackRow(f *family, t *tile, i int, src []byte) {
-	if f.fast != nil && useAVX2 {
-		f.fast(t, i, src)
+// unpackers are the types whose blocks vector code unpacks.
+var unpackers = [...]func(codes *byte, d, m *float32, scales *uint32, corr *int16, src *byte, blocks int){
+	tensor.KMCUQ4: nil,
+
+	tensor.Q4_0:   unpackQ4_0AVX2,
+	tensor.Q4_1:   unpackQ4_1AVX2,
+	tensor.Q5_0:   unpackQ5_0AVX2,
+	tensor.Q5_1:   unpackQ5_1AVX2,
+	tensor.Q8_0:   unpackQ8_0AVX2,
+	tensor.IQ4_NL: unpackIQ4_NLAVX2,
+	tensor.MXFP4:  unpackMXFP4AVX2,
+	tensor.Q2_K:   unpackQ2_KAVX2,
+	tensor.Q3_K:   unpackQ3_KAVX2,
+	tensor.Q4_K:   unpackQ4_KAVX2,
+	tensor.Q5_K:   unpackQ5_KAVX2,
+	tensor.Q6_K:   unpackQ6_KAVX2,
+	tensor.IQ4_XS: unpackIQ4_XSAVX2,
+}
+
+// unpackRow fills row i of a tile from blocks of a type.
+func unpackRow(typ tensor.Type, t *tile, i int, src []byte) {
+	f := families[typ]
+	blocks := len(src) / f.block
+	if fast := unpackers[typ]; fast != nil && useAVX2 && blocks > 0 {
+		at := i * tileWidth / 16
+		fast(&t.codes[i*tileWidth], &t.d[i], &t.m[i], &t.scales[at], &t.corr[at], &src[0], blocks)
 		return
 	}
 	f.unpack(t, i, src)

@@ -55,7 +55,7 @@ func (k *Kernel) mulInt8(dst []float32, stride int, w []byte, b *Batch, s *Scrat
 			units := min(b.units-u, tileWidth/perUnit)
 			for i := range n {
 				src := w[(r+i)*k.rowBytes+unitBytes(u):]
-				unpackRow(f, t, i, src[:unitBytes(units)])
+				unpackRow(k.typ, t, i, src[:unitBytes(units)])
 			}
 			for g := range b.groups {
 				sumGroup(f.kind, (*[64]float32)(s.acc[64*g:]), t, b.piece(g, u, units, lanes), units)

@@ -2128,3 +2128,983 @@ blocks:
 	JNZ          loop
 	VZEROUPPER
 	RET
+
+// func unpackQ4_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackQ4_0AVX2(SB), NOSPLIT, $0-56
+	MOVQ    codes+0(FP), AX
+	MOVQ    d+8(FP), CX
+	MOVQ    m+16(FP), DX
+	MOVQ    scales+24(FP), BX
+	MOVQ    corr+32(FP), BX
+	MOVQ    src+40(FP), BX
+	MOVQ    blocks+48(FP), SI
+	VMOVDQU low4<>+0(SB), Y0
+	VMOVDQU eight<>+0(SB), Y1
+
+loop:
+	VPBROADCASTW (BX), X2
+	VCVTPH2PS    X2, X2
+	VMOVSS       X2, (CX)
+	VMOVDQU      2(BX), X2
+	VPSRLW       $0x04, X2, X3
+	VINSERTI128  $0x01, X3, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPADDB       Y1, Y2, Y2
+	VMOVDQU      Y2, (AX)
+	ADDQ         $+18, BX
+	ADDQ         $+32, AX
+	ADDQ         $+32, CX
+	ADDQ         $+32, DX
+	DECQ         SI
+	JNZ          loop
+	VZEROUPPER
+	RET
+
+DATA low4<>+0(SB)/4, $0x0f0f0f0f
+DATA low4<>+4(SB)/4, $0x0f0f0f0f
+DATA low4<>+8(SB)/4, $0x0f0f0f0f
+DATA low4<>+12(SB)/4, $0x0f0f0f0f
+DATA low4<>+16(SB)/4, $0x0f0f0f0f
+DATA low4<>+20(SB)/4, $0x0f0f0f0f
+DATA low4<>+24(SB)/4, $0x0f0f0f0f
+DATA low4<>+28(SB)/4, $0x0f0f0f0f
+GLOBL low4<>(SB), RODATA|NOPTR, $32
+
+DATA eight<>+0(SB)/4, $0x08080808
+DATA eight<>+4(SB)/4, $0x08080808
+DATA eight<>+8(SB)/4, $0x08080808
+DATA eight<>+12(SB)/4, $0x08080808
+DATA eight<>+16(SB)/4, $0x08080808
+DATA eight<>+20(SB)/4, $0x08080808
+DATA eight<>+24(SB)/4, $0x08080808
+DATA eight<>+28(SB)/4, $0x08080808
+GLOBL eight<>(SB), RODATA|NOPTR, $32
+
+// func unpackQ4_1AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackQ4_1AVX2(SB), NOSPLIT, $0-56
+	MOVQ    codes+0(FP), AX
+	MOVQ    d+8(FP), CX
+	MOVQ    m+16(FP), DX
+	MOVQ    scales+24(FP), BX
+	MOVQ    corr+32(FP), BX
+	MOVQ    src+40(FP), BX
+	MOVQ    blocks+48(FP), SI
+	VMOVDQU low4<>+0(SB), Y0
+
+loop:
+	VMOVD       (BX), X1
+	VCVTPH2PS   X1, X1
+	VMOVSS      X1, (CX)
+	VEXTRACTPS  $0x01, X1, (DX)
+	VMOVDQU     4(BX), X1
+	VPSRLW      $0x04, X1, X2
+	VINSERTI128 $0x01, X2, Y1, Y1
+	VPAND       Y0, Y1, Y1
+	VMOVDQU     Y1, (AX)
+	ADDQ        $+20, BX
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	ADDQ        $+32, DX
+	DECQ        SI
+	JNZ         loop
+	VZEROUPPER
+	RET
+
+// func unpackQ5_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackQ5_0AVX2(SB), NOSPLIT, $0-56
+	MOVQ    codes+0(FP), AX
+	MOVQ    d+8(FP), CX
+	MOVQ    m+16(FP), DX
+	MOVQ    scales+24(FP), BX
+	MOVQ    corr+32(FP), BX
+	MOVQ    src+40(FP), BX
+	MOVQ    blocks+48(FP), SI
+	VMOVDQU low4<>+0(SB), Y0
+	VMOVDQU sixteen<>+0(SB), Y1
+	VMOVDQU spreadBits<>+0(SB), Y2
+	VMOVDQU eachBit<>+0(SB), Y3
+
+loop:
+	VPBROADCASTW (BX), X4
+	VCVTPH2PS    X4, X4
+	VMOVSS       X4, (CX)
+	VMOVDQU      6(BX), X4
+	VPSRLW       $0x04, X4, X5
+	VINSERTI128  $0x01, X5, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 2(BX), Y5
+	VPSHUFB      Y2, Y5, Y5
+	VPAND        Y3, Y5, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	ADDQ         $+22, BX
+	ADDQ         $+32, AX
+	ADDQ         $+32, CX
+	ADDQ         $+32, DX
+	DECQ         SI
+	JNZ          loop
+	VZEROUPPER
+	RET
+
+DATA sixteen<>+0(SB)/4, $0x10101010
+DATA sixteen<>+4(SB)/4, $0x10101010
+DATA sixteen<>+8(SB)/4, $0x10101010
+DATA sixteen<>+12(SB)/4, $0x10101010
+DATA sixteen<>+16(SB)/4, $0x10101010
+DATA sixteen<>+20(SB)/4, $0x10101010
+DATA sixteen<>+24(SB)/4, $0x10101010
+DATA sixteen<>+28(SB)/4, $0x10101010
+GLOBL sixteen<>(SB), RODATA|NOPTR, $32
+
+DATA spreadBits<>+0(SB)/4, $0x00000000
+DATA spreadBits<>+4(SB)/4, $0x00000000
+DATA spreadBits<>+8(SB)/4, $0x01010101
+DATA spreadBits<>+12(SB)/4, $0x01010101
+DATA spreadBits<>+16(SB)/4, $0x02020202
+DATA spreadBits<>+20(SB)/4, $0x02020202
+DATA spreadBits<>+24(SB)/4, $0x03030303
+DATA spreadBits<>+28(SB)/4, $0x03030303
+GLOBL spreadBits<>(SB), RODATA|NOPTR, $32
+
+DATA eachBit<>+0(SB)/4, $0x08040201
+DATA eachBit<>+4(SB)/4, $0x80402010
+DATA eachBit<>+8(SB)/4, $0x08040201
+DATA eachBit<>+12(SB)/4, $0x80402010
+DATA eachBit<>+16(SB)/4, $0x08040201
+DATA eachBit<>+20(SB)/4, $0x80402010
+DATA eachBit<>+24(SB)/4, $0x08040201
+DATA eachBit<>+28(SB)/4, $0x80402010
+GLOBL eachBit<>(SB), RODATA|NOPTR, $32
+
+// func unpackQ5_1AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackQ5_1AVX2(SB), NOSPLIT, $0-56
+	MOVQ    codes+0(FP), AX
+	MOVQ    d+8(FP), CX
+	MOVQ    m+16(FP), DX
+	MOVQ    scales+24(FP), BX
+	MOVQ    corr+32(FP), BX
+	MOVQ    src+40(FP), BX
+	MOVQ    blocks+48(FP), SI
+	VMOVDQU low4<>+0(SB), Y0
+	VMOVDQU sixteen<>+0(SB), Y1
+	VMOVDQU spreadBits<>+0(SB), Y2
+	VMOVDQU eachBit<>+0(SB), Y3
+
+loop:
+	VMOVD        (BX), X4
+	VCVTPH2PS    X4, X4
+	VMOVSS       X4, (CX)
+	VEXTRACTPS   $0x01, X4, (DX)
+	VMOVDQU      8(BX), X4
+	VPSRLW       $0x04, X4, X5
+	VINSERTI128  $0x01, X5, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 4(BX), Y5
+	VPSHUFB      Y2, Y5, Y5
+	VPAND        Y3, Y5, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	ADDQ         $+24, BX
+	ADDQ         $+32, AX
+	ADDQ         $+32, CX
+	ADDQ         $+32, DX
+	DECQ         SI
+	JNZ          loop
+	VZEROUPPER
+	RET
+
+// func unpackQ8_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackQ8_0AVX2(SB), NOSPLIT, $0-56
+	MOVQ codes+0(FP), AX
+	MOVQ d+8(FP), CX
+	MOVQ m+16(FP), DX
+	MOVQ scales+24(FP), BX
+	MOVQ corr+32(FP), BX
+	MOVQ src+40(FP), BX
+	MOVQ blocks+48(FP), SI
+
+loop:
+	VPBROADCASTW (BX), X0
+	VCVTPH2PS    X0, X0
+	VMOVSS       X0, (CX)
+	VMOVDQU      2(BX), Y0
+	VMOVDQU      Y0, (AX)
+	ADDQ         $+34, BX
+	ADDQ         $+32, AX
+	ADDQ         $+32, CX
+	ADDQ         $+32, DX
+	DECQ         SI
+	JNZ          loop
+	VZEROUPPER
+	RET
+
+// func unpackIQ4_NLAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackIQ4_NLAVX2(SB), NOSPLIT, $0-56
+	MOVQ    codes+0(FP), AX
+	MOVQ    d+8(FP), CX
+	MOVQ    m+16(FP), DX
+	MOVQ    scales+24(FP), BX
+	MOVQ    corr+32(FP), BX
+	MOVQ    src+40(FP), BX
+	MOVQ    blocks+48(FP), SI
+	VMOVDQU low4<>+0(SB), Y0
+	VMOVDQU iq4Codes<>+0(SB), Y1
+
+loop:
+	VPBROADCASTW (BX), X2
+	VCVTPH2PS    X2, X2
+	VMOVSS       X2, (CX)
+	VMOVDQU      2(BX), X2
+	VPSRLW       $0x04, X2, X3
+	VINSERTI128  $0x01, X3, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, (AX)
+	ADDQ         $+18, BX
+	ADDQ         $+32, AX
+	ADDQ         $+32, CX
+	ADDQ         $+32, DX
+	DECQ         SI
+	JNZ          loop
+	VZEROUPPER
+	RET
+
+DATA iq4Codes<>+0(SB)/4, $0xbfad9881
+DATA iq4Codes<>+4(SB)/4, $0xf6eaddcf
+DATA iq4Codes<>+8(SB)/4, $0x26190d01
+DATA iq4Codes<>+12(SB)/4, $0x71594535
+DATA iq4Codes<>+16(SB)/4, $0xbfad9881
+DATA iq4Codes<>+20(SB)/4, $0xf6eaddcf
+DATA iq4Codes<>+24(SB)/4, $0x26190d01
+DATA iq4Codes<>+28(SB)/4, $0x71594535
+GLOBL iq4Codes<>(SB), RODATA|NOPTR, $32
+
+// func unpackMXFP4AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+// Requires: AVX, AVX2, CMOV
+TEXT ·unpackMXFP4AVX2(SB), NOSPLIT, $0-56
+	MOVQ    codes+0(FP), AX
+	MOVQ    d+8(FP), CX
+	MOVQ    m+16(FP), DX
+	MOVQ    scales+24(FP), BX
+	MOVQ    corr+32(FP), BX
+	MOVQ    src+40(FP), BX
+	MOVQ    blocks+48(FP), SI
+	VMOVDQU low4<>+0(SB), Y0
+	VMOVDQU mxfp4Codes<>+0(SB), Y1
+
+loop:
+	MOVBLZX     (BX), DI
+	MOVL        $0x00200000, R8
+	LEAL        (R8)(R8*1), R9
+	CMPL        DI, $0x00000001
+	CMOVLEQ     R9, R8
+	LEAL        -1(DI), R9
+	SHLL        $0x17, R9
+	CMPL        DI, $0x00000002
+	CMOVLCS     R8, R9
+	MOVL        R9, (CX)
+	VMOVDQU     1(BX), X2
+	VPSRLW      $0x04, X2, X3
+	VINSERTI128 $0x01, X3, Y2, Y2
+	VPAND       Y0, Y2, Y2
+	VPSHUFB     Y2, Y1, Y2
+	VMOVDQU     Y2, (AX)
+	ADDQ        $+17, BX
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	ADDQ        $+32, DX
+	DECQ        SI
+	JNZ         loop
+	VZEROUPPER
+	RET
+
+DATA mxfp4Codes<>+0(SB)/4, $0x13121110
+DATA mxfp4Codes<>+4(SB)/4, $0x1c181614
+DATA mxfp4Codes<>+8(SB)/4, $0x0d0e0f10
+DATA mxfp4Codes<>+12(SB)/4, $0x04080a0c
+DATA mxfp4Codes<>+16(SB)/4, $0x13121110
+DATA mxfp4Codes<>+20(SB)/4, $0x1c181614
+DATA mxfp4Codes<>+24(SB)/4, $0x0d0e0f10
+DATA mxfp4Codes<>+28(SB)/4, $0x04080a0c
+GLOBL mxfp4Codes<>(SB), RODATA|NOPTR, $32
+
+// func unpackIQ4_XSAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackIQ4_XSAVX2(SB), NOSPLIT, $0-56
+	MOVQ    codes+0(FP), AX
+	MOVQ    d+8(FP), CX
+	MOVQ    m+16(FP), DX
+	MOVQ    scales+24(FP), BX
+	MOVQ    corr+32(FP), SI
+	MOVQ    src+40(FP), DI
+	MOVQ    blocks+48(FP), R8
+	VMOVDQU low4<>+0(SB), Y0
+	VMOVDQU iq4Codes<>+0(SB), Y1
+
+loop:
+	VPBROADCASTW (DI), X2
+	VCVTPH2PS    X2, X2
+	VMOVSS       X2, (CX)
+	VPBROADCASTD 4(DI), Y2
+	VPBROADCASTD 2(DI), Y3
+	VPSRLVD      byFours<>+0(SB), Y2, Y2
+	VPSRLVD      byTwos<>+0(SB), Y3, Y3
+	VPAND        low4Int<>+0(SB), Y2, Y2
+	VPAND        low2Int<>+0(SB), Y3, Y3
+	VPSLLD       $0x04, Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSUBD       int32s<>+0(SB), Y2, Y2
+	VPSLLD       $0x10, Y2, Y3
+	VPBLENDW     $0xaa, Y3, Y2, Y2
+	VMOVDQU      firstTwice<>+0(SB), Y3
+	VPERMD       Y2, Y3, Y3
+	VMOVDQU      Y3, (BX)
+	VMOVDQU      lastTwice<>+0(SB), Y3
+	VPERMD       Y2, Y3, Y3
+	VMOVDQU      Y3, 32(BX)
+	VMOVDQU      8(DI), X4
+	VPSRLW       $0x04, X4, X2
+	VINSERTI128  $0x01, X2, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y1, Y4
+	VMOVDQU      Y4, (AX)
+	VMOVDQU      24(DI), X5
+	VPSRLW       $0x04, X5, X2
+	VINSERTI128  $0x01, X2, Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPSHUFB      Y5, Y1, Y5
+	VMOVDQU      Y5, 32(AX)
+	VMOVDQU      40(DI), X6
+	VPSRLW       $0x04, X6, X2
+	VINSERTI128  $0x01, X2, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VPSHUFB      Y6, Y1, Y6
+	VMOVDQU      Y6, 64(AX)
+	VMOVDQU      56(DI), X7
+	VPSRLW       $0x04, X7, X2
+	VINSERTI128  $0x01, X2, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPSHUFB      Y7, Y1, Y7
+	VMOVDQU      Y7, 96(AX)
+	VMOVDQU      72(DI), X8
+	VPSRLW       $0x04, X8, X2
+	VINSERTI128  $0x01, X2, Y8, Y8
+	VPAND        Y0, Y8, Y8
+	VPSHUFB      Y8, Y1, Y8
+	VMOVDQU      Y8, 128(AX)
+	VMOVDQU      88(DI), X9
+	VPSRLW       $0x04, X9, X2
+	VINSERTI128  $0x01, X2, Y9, Y9
+	VPAND        Y0, Y9, Y9
+	VPSHUFB      Y9, Y1, Y9
+	VMOVDQU      Y9, 160(AX)
+	VMOVDQU      104(DI), X10
+	VPSRLW       $0x04, X10, X2
+	VINSERTI128  $0x01, X2, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VMOVDQU      Y10, 192(AX)
+	VMOVDQU      120(DI), X11
+	VPSRLW       $0x04, X11, X2
+	VINSERTI128  $0x01, X2, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VMOVDQU      Y11, 224(AX)
+	ADDQ         $+136, DI
+	ADDQ         $+256, AX
+	ADDQ         $+32, CX
+	ADDQ         $+32, DX
+	ADDQ         $+64, BX
+	ADDQ         $+32, SI
+	DECQ         R8
+	JNZ          loop
+	VZEROUPPER
+	RET
+
+DATA byFours<>+0(SB)/4, $0x00000000
+DATA byFours<>+4(SB)/4, $0x00000004
+DATA byFours<>+8(SB)/4, $0x00000008
+DATA byFours<>+12(SB)/4, $0x0000000c
+DATA byFours<>+16(SB)/4, $0x00000010
+DATA byFours<>+20(SB)/4, $0x00000014
+DATA byFours<>+24(SB)/4, $0x00000018
+DATA byFours<>+28(SB)/4, $0x0000001c
+GLOBL byFours<>(SB), RODATA|NOPTR, $32
+
+DATA byTwos<>+0(SB)/4, $0x00000000
+DATA byTwos<>+4(SB)/4, $0x00000002
+DATA byTwos<>+8(SB)/4, $0x00000004
+DATA byTwos<>+12(SB)/4, $0x00000006
+DATA byTwos<>+16(SB)/4, $0x00000008
+DATA byTwos<>+20(SB)/4, $0x0000000a
+DATA byTwos<>+24(SB)/4, $0x0000000c
+DATA byTwos<>+28(SB)/4, $0x0000000e
+GLOBL byTwos<>(SB), RODATA|NOPTR, $32
+
+DATA low4Int<>+0(SB)/4, $0x0000000f
+DATA low4Int<>+4(SB)/4, $0x0000000f
+DATA low4Int<>+8(SB)/4, $0x0000000f
+DATA low4Int<>+12(SB)/4, $0x0000000f
+DATA low4Int<>+16(SB)/4, $0x0000000f
+DATA low4Int<>+20(SB)/4, $0x0000000f
+DATA low4Int<>+24(SB)/4, $0x0000000f
+DATA low4Int<>+28(SB)/4, $0x0000000f
+GLOBL low4Int<>(SB), RODATA|NOPTR, $32
+
+DATA low2Int<>+0(SB)/4, $0x00000003
+DATA low2Int<>+4(SB)/4, $0x00000003
+DATA low2Int<>+8(SB)/4, $0x00000003
+DATA low2Int<>+12(SB)/4, $0x00000003
+DATA low2Int<>+16(SB)/4, $0x00000003
+DATA low2Int<>+20(SB)/4, $0x00000003
+DATA low2Int<>+24(SB)/4, $0x00000003
+DATA low2Int<>+28(SB)/4, $0x00000003
+GLOBL low2Int<>(SB), RODATA|NOPTR, $32
+
+DATA int32s<>+0(SB)/4, $0x00000020
+DATA int32s<>+4(SB)/4, $0x00000020
+DATA int32s<>+8(SB)/4, $0x00000020
+DATA int32s<>+12(SB)/4, $0x00000020
+DATA int32s<>+16(SB)/4, $0x00000020
+DATA int32s<>+20(SB)/4, $0x00000020
+DATA int32s<>+24(SB)/4, $0x00000020
+DATA int32s<>+28(SB)/4, $0x00000020
+GLOBL int32s<>(SB), RODATA|NOPTR, $32
+
+DATA firstTwice<>+0(SB)/4, $0x00000000
+DATA firstTwice<>+4(SB)/4, $0x00000000
+DATA firstTwice<>+8(SB)/4, $0x00000001
+DATA firstTwice<>+12(SB)/4, $0x00000001
+DATA firstTwice<>+16(SB)/4, $0x00000002
+DATA firstTwice<>+20(SB)/4, $0x00000002
+DATA firstTwice<>+24(SB)/4, $0x00000003
+DATA firstTwice<>+28(SB)/4, $0x00000003
+GLOBL firstTwice<>(SB), RODATA|NOPTR, $32
+
+DATA lastTwice<>+0(SB)/4, $0x00000004
+DATA lastTwice<>+4(SB)/4, $0x00000004
+DATA lastTwice<>+8(SB)/4, $0x00000005
+DATA lastTwice<>+12(SB)/4, $0x00000005
+DATA lastTwice<>+16(SB)/4, $0x00000006
+DATA lastTwice<>+20(SB)/4, $0x00000006
+DATA lastTwice<>+24(SB)/4, $0x00000007
+DATA lastTwice<>+28(SB)/4, $0x00000007
+GLOBL lastTwice<>(SB), RODATA|NOPTR, $32
+
+// func unpackQ2_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackQ2_KAVX2(SB), NOSPLIT, $0-56
+	MOVQ    codes+0(FP), AX
+	MOVQ    d+8(FP), CX
+	MOVQ    m+16(FP), DX
+	MOVQ    scales+24(FP), BX
+	MOVQ    corr+32(FP), SI
+	MOVQ    src+40(FP), DI
+	MOVQ    blocks+48(FP), R8
+	VMOVDQU low2<>+0(SB), Y0
+	VMOVDQU low4<>+0(SB), Y1
+
+loop:
+	VMOVD      80(DI), X2
+	VCVTPH2PS  X2, X2
+	VMOVSS     X2, (CX)
+	VEXTRACTPS $0x01, X2, (DX)
+	VMOVDQU    (DI), X2
+	VPAND      X1, X2, X3
+	VPSRLW     $0x04, X2, X2
+	VPAND      X1, X2, X2
+	VPMOVZXBW  X3, Y3
+	VPMOVZXBW  X2, Y2
+	VPERMQ     $0xd8, Y3, Y3
+	VPUNPCKLWD Y3, Y3, Y4
+	VPUNPCKHWD Y3, Y3, Y3
+	VMOVDQU    Y4, (BX)
+	VMOVDQU    Y3, 32(BX)
+	VMOVDQU    Y2, (SI)
+	VMOVDQU    16(DI), Y2
+	VPAND      Y0, Y2, Y3
+	VMOVDQU    Y3, (AX)
+	VPSRLW     $0x02, Y2, Y3
+	VPAND      Y0, Y3, Y3
+	VMOVDQU    Y3, 32(AX)
+	VPSRLW     $0x04, Y2, Y3
+	VPAND      Y0, Y3, Y3
+	VMOVDQU    Y3, 64(AX)
+	VPSRLW     $0x06, Y2, Y2
+	VPAND      Y0, Y2, Y2
+	VMOVDQU    Y2, 96(AX)
+	VMOVDQU    48(DI), Y2
+	VPAND      Y0, Y2, Y3
+	VMOVDQU    Y3, 128(AX)
+	VPSRLW     $0x02, Y2, Y3
+	VPAND      Y0, Y3, Y3
+	VMOVDQU    Y3, 160(AX)
+	VPSRLW     $0x04, Y2, Y3
+	VPAND      Y0, Y3, Y3
+	VMOVDQU    Y3, 192(AX)
+	VPSRLW     $0x06, Y2, Y2
+	VPAND      Y0, Y2, Y2
+	VMOVDQU    Y2, 224(AX)
+	ADDQ       $+84, DI
+	ADDQ       $+256, AX
+	ADDQ       $+32, CX
+	ADDQ       $+32, DX
+	ADDQ       $+64, BX
+	ADDQ       $+32, SI
+	DECQ       R8
+	JNZ        loop
+	VZEROUPPER
+	RET
+
+DATA low2<>+0(SB)/4, $0x03030303
+DATA low2<>+4(SB)/4, $0x03030303
+DATA low2<>+8(SB)/4, $0x03030303
+DATA low2<>+12(SB)/4, $0x03030303
+DATA low2<>+16(SB)/4, $0x03030303
+DATA low2<>+20(SB)/4, $0x03030303
+DATA low2<>+24(SB)/4, $0x03030303
+DATA low2<>+28(SB)/4, $0x03030303
+GLOBL low2<>(SB), RODATA|NOPTR, $32
+
+// func unpackQ3_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackQ3_KAVX2(SB), NOSPLIT, $0-56
+	MOVQ    codes+0(FP), AX
+	MOVQ    d+8(FP), CX
+	MOVQ    m+16(FP), DX
+	MOVQ    scales+24(FP), BX
+	MOVQ    corr+32(FP), SI
+	MOVQ    src+40(FP), DI
+	MOVQ    blocks+48(FP), R8
+	VMOVDQU low2<>+0(SB), Y0
+	VMOVDQU four<>+0(SB), Y1
+
+loop:
+	VPBROADCASTW 108(DI), X2
+	VCVTPH2PS    X2, X2
+	VMOVSS       X2, (CX)
+	VMOVQ        96(DI), X2
+	VPSHUFD      $0x44, X2, X2
+	VPSRLVD      q3low<>+0(SB), X2, X2
+	VPAND        low4<>+0(SB), X2, X2
+	VPBROADCASTD 104(DI), X3
+	VPSRLVD      q3high<>+0(SB), X3, X3
+	VPAND        low2<>+0(SB), X3, X3
+	VPSLLW       $0x04, X3, X3
+	VPOR         X3, X2, X2
+	VPSUBB       bytes32<>+0(SB), X2, X2
+	VPMOVSXBW    X2, Y2
+	VPERMQ       $0xd8, Y2, Y3
+	VPUNPCKLWD   Y3, Y3, Y4
+	VPUNPCKHWD   Y3, Y3, Y3
+	VMOVDQU      Y4, (BX)
+	VMOVDQU      Y3, 32(BX)
+	VPSLLW       $0x02, Y2, Y2
+	VMOVDQU      Y2, (SI)
+	VMOVDQU      (DI), Y2
+	VMOVDQU      32(DI), Y3
+	VPAND        Y0, Y3, Y4
+	VPSLLW       $0x02, Y2, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	VPSRLW       $0x02, Y3, Y4
+	VPAND        Y0, Y4, Y4
+	VPSLLW       $0x01, Y2, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VMOVDQU      Y4, 32(AX)
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y2, Y5
+	VPOR         Y5, Y4, Y4
+	VMOVDQU      Y4, 64(AX)
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPSRLW       $0x01, Y2, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VMOVDQU      Y3, 96(AX)
+	VMOVDQU      64(DI), Y3
+	VPAND        Y0, Y3, Y4
+	VPSRLW       $0x02, Y2, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VMOVDQU      Y4, 128(AX)
+	VPSRLW       $0x02, Y3, Y4
+	VPAND        Y0, Y4, Y4
+	VPSRLW       $0x03, Y2, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VMOVDQU      Y4, 160(AX)
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y0, Y4, Y4
+	VPSRLW       $0x04, Y2, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VMOVDQU      Y4, 192(AX)
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPSRLW       $0x05, Y2, Y2
+	VPAND        Y1, Y2, Y2
+	VPOR         Y2, Y3, Y3
+	VMOVDQU      Y3, 224(AX)
+	ADDQ         $+110, DI
+	ADDQ         $+256, AX
+	ADDQ         $+32, CX
+	ADDQ         $+32, DX
+	ADDQ         $+64, BX
+	ADDQ         $+32, SI
+	DECQ         R8
+	JNZ          loop
+	VZEROUPPER
+	RET
+
+DATA four<>+0(SB)/4, $0x04040404
+DATA four<>+4(SB)/4, $0x04040404
+DATA four<>+8(SB)/4, $0x04040404
+DATA four<>+12(SB)/4, $0x04040404
+DATA four<>+16(SB)/4, $0x04040404
+DATA four<>+20(SB)/4, $0x04040404
+DATA four<>+24(SB)/4, $0x04040404
+DATA four<>+28(SB)/4, $0x04040404
+GLOBL four<>(SB), RODATA|NOPTR, $32
+
+DATA q3low<>+0(SB)/4, $0x00000000
+DATA q3low<>+4(SB)/4, $0x00000000
+DATA q3low<>+8(SB)/4, $0x00000004
+DATA q3low<>+12(SB)/4, $0x00000004
+GLOBL q3low<>(SB), RODATA|NOPTR, $16
+
+DATA q3high<>+0(SB)/4, $0x00000000
+DATA q3high<>+4(SB)/4, $0x00000002
+DATA q3high<>+8(SB)/4, $0x00000004
+DATA q3high<>+12(SB)/4, $0x00000006
+GLOBL q3high<>(SB), RODATA|NOPTR, $16
+
+DATA bytes32<>+0(SB)/4, $0x20202020
+DATA bytes32<>+4(SB)/4, $0x20202020
+DATA bytes32<>+8(SB)/4, $0x20202020
+DATA bytes32<>+12(SB)/4, $0x20202020
+DATA bytes32<>+16(SB)/4, $0x20202020
+DATA bytes32<>+20(SB)/4, $0x20202020
+DATA bytes32<>+24(SB)/4, $0x20202020
+DATA bytes32<>+28(SB)/4, $0x20202020
+GLOBL bytes32<>(SB), RODATA|NOPTR, $32
+
+// func unpackQ4_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackQ4_KAVX2(SB), NOSPLIT, $0-56
+	MOVQ    codes+0(FP), AX
+	MOVQ    d+8(FP), CX
+	MOVQ    m+16(FP), DX
+	MOVQ    scales+24(FP), BX
+	MOVQ    corr+32(FP), SI
+	MOVQ    src+40(FP), DI
+	MOVQ    blocks+48(FP), R8
+	VMOVDQU low4<>+0(SB), Y0
+
+loop:
+	VMOVD       (DI), X1
+	VCVTPH2PS   X1, X1
+	VMOVSS      X1, (CX)
+	VEXTRACTPS  $0x01, X1, (DX)
+	VMOVDQU     4(DI), X1
+	VPSHUFD     $0xaa, X1, X2
+	VPSHUFD     $0x50, X1, X1
+	VPSRLVD     sixesShift<>+0(SB), X1, X1
+	VPAND       sixesMask<>+0(SB), X1, X1
+	VPSRLVD     sixesLow<>+0(SB), X2, X2
+	VPAND       sixesLowMask<>+0(SB), X2, X2
+	VPOR        X2, X1, X1
+	VINSERTI128 $0x01, X1, Y1, Y2
+	VPSHUFB     scales03<>+0(SB), Y2, Y3
+	VMOVDQU     Y3, (BX)
+	VPSHUFB     scales47<>+0(SB), Y2, Y3
+	VMOVDQU     Y3, 32(BX)
+	VPSHUFB     minima<>+0(SB), Y2, Y2
+	VMOVDQU     Y2, (SI)
+	VMOVDQU     16(DI), Y2
+	VPAND       Y0, Y2, Y3
+	VMOVDQU     Y3, (AX)
+	VPSRLW      $0x04, Y2, Y2
+	VPAND       Y0, Y2, Y2
+	VMOVDQU     Y2, 32(AX)
+	VMOVDQU     48(DI), Y2
+	VPAND       Y0, Y2, Y3
+	VMOVDQU     Y3, 64(AX)
+	VPSRLW      $0x04, Y2, Y2
+	VPAND       Y0, Y2, Y2
+	VMOVDQU     Y2, 96(AX)
+	VMOVDQU     80(DI), Y2
+	VPAND       Y0, Y2, Y3
+	VMOVDQU     Y3, 128(AX)
+	VPSRLW      $0x04, Y2, Y2
+	VPAND       Y0, Y2, Y2
+	VMOVDQU     Y2, 160(AX)
+	VMOVDQU     112(DI), Y2
+	VPAND       Y0, Y2, Y3
+	VMOVDQU     Y3, 192(AX)
+	VPSRLW      $0x04, Y2, Y2
+	VPAND       Y0, Y2, Y2
+	VMOVDQU     Y2, 224(AX)
+	ADDQ        $+144, DI
+	ADDQ        $+256, AX
+	ADDQ        $+32, CX
+	ADDQ        $+32, DX
+	ADDQ        $+64, BX
+	ADDQ        $+32, SI
+	DECQ        R8
+	JNZ         loop
+	VZEROUPPER
+	RET
+
+DATA sixesShift<>+0(SB)/4, $0x00000000
+DATA sixesShift<>+4(SB)/4, $0x00000002
+DATA sixesShift<>+8(SB)/4, $0x00000000
+DATA sixesShift<>+12(SB)/4, $0x00000002
+GLOBL sixesShift<>(SB), RODATA|NOPTR, $16
+
+DATA sixesMask<>+0(SB)/4, $0x3f3f3f3f
+DATA sixesMask<>+4(SB)/4, $0x30303030
+DATA sixesMask<>+8(SB)/4, $0x3f3f3f3f
+DATA sixesMask<>+12(SB)/4, $0x30303030
+GLOBL sixesMask<>(SB), RODATA|NOPTR, $16
+
+DATA sixesLow<>+0(SB)/4, $0x00000000
+DATA sixesLow<>+4(SB)/4, $0x00000000
+DATA sixesLow<>+8(SB)/4, $0x00000000
+DATA sixesLow<>+12(SB)/4, $0x00000004
+GLOBL sixesLow<>(SB), RODATA|NOPTR, $16
+
+DATA sixesLowMask<>+0(SB)/4, $0x00000000
+DATA sixesLowMask<>+4(SB)/4, $0x0f0f0f0f
+DATA sixesLowMask<>+8(SB)/4, $0x00000000
+DATA sixesLowMask<>+12(SB)/4, $0x0f0f0f0f
+GLOBL sixesLowMask<>(SB), RODATA|NOPTR, $16
+
+DATA scales03<>+0(SB)/4, $0x80008000
+DATA scales03<>+4(SB)/4, $0x80008000
+DATA scales03<>+8(SB)/4, $0x80018001
+DATA scales03<>+12(SB)/4, $0x80018001
+DATA scales03<>+16(SB)/4, $0x80028002
+DATA scales03<>+20(SB)/4, $0x80028002
+DATA scales03<>+24(SB)/4, $0x80038003
+DATA scales03<>+28(SB)/4, $0x80038003
+GLOBL scales03<>(SB), RODATA|NOPTR, $32
+
+DATA scales47<>+0(SB)/4, $0x80048004
+DATA scales47<>+4(SB)/4, $0x80048004
+DATA scales47<>+8(SB)/4, $0x80058005
+DATA scales47<>+12(SB)/4, $0x80058005
+DATA scales47<>+16(SB)/4, $0x80068006
+DATA scales47<>+20(SB)/4, $0x80068006
+DATA scales47<>+24(SB)/4, $0x80078007
+DATA scales47<>+28(SB)/4, $0x80078007
+GLOBL scales47<>(SB), RODATA|NOPTR, $32
+
+DATA minima<>+0(SB)/4, $0x80088008
+DATA minima<>+4(SB)/4, $0x80098009
+DATA minima<>+8(SB)/4, $0x800a800a
+DATA minima<>+12(SB)/4, $0x800b800b
+DATA minima<>+16(SB)/4, $0x800c800c
+DATA minima<>+20(SB)/4, $0x800d800d
+DATA minima<>+24(SB)/4, $0x800e800e
+DATA minima<>+28(SB)/4, $0x800f800f
+GLOBL minima<>(SB), RODATA|NOPTR, $32
+
+// func unpackQ5_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackQ5_KAVX2(SB), NOSPLIT, $0-56
+	MOVQ    codes+0(FP), AX
+	MOVQ    d+8(FP), CX
+	MOVQ    m+16(FP), DX
+	MOVQ    scales+24(FP), BX
+	MOVQ    corr+32(FP), SI
+	MOVQ    src+40(FP), DI
+	MOVQ    blocks+48(FP), R8
+	VMOVDQU low4<>+0(SB), Y0
+	VMOVDQU sixteen<>+0(SB), Y1
+
+loop:
+	VMOVD       (DI), X2
+	VCVTPH2PS   X2, X2
+	VMOVSS      X2, (CX)
+	VEXTRACTPS  $0x01, X2, (DX)
+	VMOVDQU     4(DI), X2
+	VPSHUFD     $0xaa, X2, X3
+	VPSHUFD     $0x50, X2, X2
+	VPSRLVD     sixesShift<>+0(SB), X2, X2
+	VPAND       sixesMask<>+0(SB), X2, X2
+	VPSRLVD     sixesLow<>+0(SB), X3, X3
+	VPAND       sixesLowMask<>+0(SB), X3, X3
+	VPOR        X3, X2, X2
+	VINSERTI128 $0x01, X2, Y2, Y3
+	VPSHUFB     scales03<>+0(SB), Y3, Y4
+	VMOVDQU     Y4, (BX)
+	VPSHUFB     scales47<>+0(SB), Y3, Y4
+	VMOVDQU     Y4, 32(BX)
+	VPSHUFB     minima<>+0(SB), Y3, Y3
+	VMOVDQU     Y3, (SI)
+	VMOVDQU     16(DI), Y3
+	VMOVDQU     48(DI), Y4
+	VPAND       Y0, Y4, Y5
+	VPSLLW      $0x04, Y3, Y6
+	VPAND       Y1, Y6, Y6
+	VPOR        Y6, Y5, Y5
+	VMOVDQU     Y5, (AX)
+	VPSRLW      $0x04, Y4, Y4
+	VPAND       Y0, Y4, Y4
+	VPSLLW      $0x03, Y3, Y5
+	VPAND       Y1, Y5, Y5
+	VPOR        Y5, Y4, Y4
+	VMOVDQU     Y4, 32(AX)
+	VMOVDQU     80(DI), Y4
+	VPAND       Y0, Y4, Y5
+	VPSLLW      $0x02, Y3, Y6
+	VPAND       Y1, Y6, Y6
+	VPOR        Y6, Y5, Y5
+	VMOVDQU     Y5, 64(AX)
+	VPSRLW      $0x04, Y4, Y4
+	VPAND       Y0, Y4, Y4
+	VPSLLW      $0x01, Y3, Y5
+	VPAND       Y1, Y5, Y5
+	VPOR        Y5, Y4, Y4
+	VMOVDQU     Y4, 96(AX)
+	VMOVDQU     112(DI), Y4
+	VPAND       Y0, Y4, Y5
+	VPAND       Y1, Y3, Y6
+	VPOR        Y6, Y5, Y5
+	VMOVDQU     Y5, 128(AX)
+	VPSRLW      $0x04, Y4, Y4
+	VPAND       Y0, Y4, Y4
+	VPSRLW      $0x01, Y3, Y5
+	VPAND       Y1, Y5, Y5
+	VPOR        Y5, Y4, Y4
+	VMOVDQU     Y4, 160(AX)
+	VMOVDQU     144(DI), Y4
+	VPAND       Y0, Y4, Y5
+	VPSRLW      $0x02, Y3, Y6
+	VPAND       Y1, Y6, Y6
+	VPOR        Y6, Y5, Y5
+	VMOVDQU     Y5, 192(AX)
+	VPSRLW      $0x04, Y4, Y4
+	VPAND       Y0, Y4, Y4
+	VPSRLW      $0x03, Y3, Y3
+	VPAND       Y1, Y3, Y3
+	VPOR        Y3, Y4, Y4
+	VMOVDQU     Y4, 224(AX)
+	ADDQ        $+176, DI
+	ADDQ        $+256, AX
+	ADDQ        $+32, CX
+	ADDQ        $+32, DX
+	ADDQ        $+64, BX
+	ADDQ        $+32, SI
+	DECQ        R8
+	JNZ         loop
+	VZEROUPPER
+	RET
+
+// func unpackQ6_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackQ6_KAVX2(SB), NOSPLIT, $0-56
+	MOVQ    codes+0(FP), AX
+	MOVQ    d+8(FP), CX
+	MOVQ    m+16(FP), DX
+	MOVQ    scales+24(FP), BX
+	MOVQ    corr+32(FP), SI
+	MOVQ    src+40(FP), DI
+	MOVQ    blocks+48(FP), R8
+	VMOVDQU low4<>+0(SB), Y0
+	VMOVDQU bits45<>+0(SB), Y1
+
+loop:
+	VPBROADCASTW 208(DI), X2
+	VCVTPH2PS    X2, X2
+	VMOVSS       X2, (CX)
+	VPMOVSXBW    192(DI), Y2
+	VPERMQ       $0xd8, Y2, Y3
+	VPUNPCKLWD   Y3, Y3, Y4
+	VPUNPCKHWD   Y3, Y3, Y3
+	VMOVDQU      Y4, (BX)
+	VMOVDQU      Y3, 32(BX)
+	VPSLLW       $0x05, Y2, Y2
+	VMOVDQU      Y2, (SI)
+	VMOVDQU      128(DI), Y2
+	VMOVDQU      (DI), Y3
+	VPAND        Y0, Y3, Y4
+	VPSLLW       $0x04, Y2, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPAND        Y1, Y2, Y4
+	VPOR         Y4, Y3, Y3
+	VMOVDQU      Y3, 64(AX)
+	VMOVDQU      32(DI), Y3
+	VPAND        Y0, Y3, Y4
+	VPSLLW       $0x02, Y2, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VMOVDQU      Y4, 32(AX)
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y1, Y2, Y2
+	VPOR         Y2, Y3, Y3
+	VMOVDQU      Y3, 96(AX)
+	VMOVDQU      160(DI), Y2
+	VMOVDQU      64(DI), Y3
+	VPAND        Y0, Y3, Y4
+	VPSLLW       $0x04, Y2, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VMOVDQU      Y4, 128(AX)
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPAND        Y1, Y2, Y4
+	VPOR         Y4, Y3, Y3
+	VMOVDQU      Y3, 192(AX)
+	VMOVDQU      96(DI), Y3
+	VPAND        Y0, Y3, Y4
+	VPSLLW       $0x02, Y2, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VMOVDQU      Y4, 160(AX)
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y1, Y2, Y2
+	VPOR         Y2, Y3, Y3
+	VMOVDQU      Y3, 224(AX)
+	ADDQ         $+210, DI
+	ADDQ         $+256, AX
+	ADDQ         $+32, CX
+	ADDQ         $+32, DX
+	ADDQ         $+64, BX
+	ADDQ         $+32, SI
+	DECQ         R8
+	JNZ          loop
+	VZEROUPPER
+	RET
+
+DATA bits45<>+0(SB)/4, $0x30303030
+DATA bits45<>+4(SB)/4, $0x30303030
+DATA bits45<>+8(SB)/4, $0x30303030
+DATA bits45<>+12(SB)/4, $0x30303030
+DATA bits45<>+16(SB)/4, $0x30303030
+DATA bits45<>+20(SB)/4, $0x30303030
+DATA bits45<>+24(SB)/4, $0x30303030
+DATA bits45<>+28(SB)/4, $0x30303030
+GLOBL bits45<>(SB), RODATA|NOPTR, $32

@@ -142,7 +142,7 @@ func TestUnpackers(t *testing.T) {
 			for _, i := range []int{0, 3, 7} {
 				anyBytes(rng, src)
 				got, want := new(tile), new(tile)
-				unpackRow(f, got, i, src)
+				unpackRow(typ, got, i, src)
 				f.unpack(want, i, src)
 				compareTiles(t, fmt.Sprintf("%s, %d blocks, row %d", typ, blocks, i), got, want)
 			}

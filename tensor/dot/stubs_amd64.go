@@ -71,3 +71,68 @@ func groupSigned256AVX2(acc *float32, codes *byte, d *float32, m *float32, scale
 //
 //go:noescape
 func singleSigned256AVX2(acc *float32, codes *byte, d *float32, m *float32, scales *uint32, corr *int16, a *int8, da *float32, pairs *int16, units int)
+
+// unpackQ4_0AVX2 is unpackQ4_0.
+//
+//go:noescape
+func unpackQ4_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+
+// unpackQ4_1AVX2 is unpackQ4_1.
+//
+//go:noescape
+func unpackQ4_1AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+
+// unpackQ5_0AVX2 is unpackQ5_0.
+//
+//go:noescape
+func unpackQ5_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+
+// unpackQ5_1AVX2 is unpackQ5_1.
+//
+//go:noescape
+func unpackQ5_1AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+
+// unpackQ8_0AVX2 is unpackQ8_0.
+//
+//go:noescape
+func unpackQ8_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+
+// unpackIQ4_NLAVX2 is unpackIQ4_NL.
+//
+//go:noescape
+func unpackIQ4_NLAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+
+// unpackMXFP4AVX2 is unpackMXFP4.
+//
+//go:noescape
+func unpackMXFP4AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+
+// unpackIQ4_XSAVX2 is unpackIQ4_XS.
+//
+//go:noescape
+func unpackIQ4_XSAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+
+// unpackQ2_KAVX2 is unpackQ2_K.
+//
+//go:noescape
+func unpackQ2_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+
+// unpackQ3_KAVX2 is unpackQ3_K.
+//
+//go:noescape
+func unpackQ3_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+
+// unpackQ4_KAVX2 is unpackQ4_K.
+//
+//go:noescape
+func unpackQ4_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+
+// unpackQ5_KAVX2 is unpackQ5_K.
+//
+//go:noescape
+func unpackQ5_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+
+// unpackQ6_KAVX2 is unpackQ6_K.
+//
+//go:noescape
+func unpackQ6_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)

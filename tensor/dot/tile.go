@@ -40,8 +40,6 @@ type family struct {
 	// unpack fills row i of the tile from blocks of the type, whose first is
 	// the tile's first.
 	unpack func(t *tile, i int, src []byte)
-	// fast does the same as unpack in vector code, where there is any.
-	fast func(t *tile, i int, src []byte)
 }
 
 // tile is a piece of 8 rows of weights in the one form that the kernels take.

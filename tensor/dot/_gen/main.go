@@ -29,6 +29,9 @@ func main() {
 			single256(k)
 		}
 	}
+	unpackers32()
+	unpackIQ4_XS()
+	unpackersK()
 	Generate()
 }
 
