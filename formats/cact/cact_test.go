@@ -14,7 +14,7 @@ import (
 
 func golden(t testing.TB, name string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("..", "..", "testdata", "golden", "cact", name))
+	b, err := os.ReadFile(filepath.Join("..", "..", "testdata", "cact", name))
 	if err != nil {
 		t.Fatal(err)
 	}
