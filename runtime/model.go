@@ -122,10 +122,11 @@ type SessionOptions struct {
 // rounding. Calls come one after another, in the order of the model and of the
 // text, so that sums made of them do not depend on jobs.
 type Observer interface {
-	// Observe gets the rows that enter matrix number part of a tensor: 0, or an
-	// expert. x holds them one after another, n values each, and must not be
-	// kept. Experts that no token of a batch was sent to are not shown.
-	Observe(tensor string, part int, x []float32, n int)
+	// Observe gets the rows that enter matrix number part of the parts that a
+	// tensor stacks: an expert, or the only one. x holds them one after another, n
+	// values each, and must not be kept. Experts that no token of a batch was sent
+	// to are not shown.
+	Observe(tensor string, part, parts int, x []float32, n int)
 }
 
 // Session is one text under way: the tokens seen so far and what the model

@@ -24,6 +24,9 @@ type golden struct {
 	Greedy     []int32 `json:"greedy_from_bos"`
 	Text       string  `json:"text"`
 	Perplexity float64 `json:"perplexity"`
+	Tokens     int     `json:"eval_tokens"`
+	Context    int     `json:"n_ctx"`
+	Scored     int     `json:"scored"`
 }
 
 func readGolden(t *testing.T, name string) golden {

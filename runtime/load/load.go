@@ -61,7 +61,9 @@ func openKMCU(ctx context.Context, path string, f *mapped.File) (infer.Model, er
 
 func openGGUF(ctx context.Context, path string) (infer.Model, error) {
 	dir := filepath.Dir(path)
-	open := func(_ context.Context, name string) (tensor.Blob, error) { return mapped.Open(filepath.Join(dir, name)) }
+	open := func(_ context.Context, name string) (tensor.Blob, error) {
+		return mapped.Open(filepath.Join(dir, name))
+	}
 	g, set, err := model.LoadGGUF(ctx, filepath.Base(path), open, gguf.Options{})
 	if err != nil {
 		return nil, err

@@ -149,7 +149,7 @@ func (s *session) multiply(ctx context.Context, list ...product) error {
 // observe shows what enters a matrix.
 func (s *session) observe(m *matrix, part int, in activations) {
 	if s.observer != nil && in.rows > 0 {
-		s.observer.Observe(m.name, part, in.x[:in.rows*in.n], in.n)
+		s.observer.Observe(m.name, part, m.parts, in.x[:in.rows*in.n], in.n)
 	}
 }
 

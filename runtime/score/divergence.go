@@ -1,0 +1,172 @@
+package score
+
+import (
+	"context"
+	"fmt"
+
+	infer "quern/runtime"
+	"quern/runtime/num"
+)
+
+// Divergence says how far the probabilities of a model are from those of
+// another, over the positions that perplexity scores.
+type Divergence struct {
+	Settings
+	Scored int `json:"scored"`
+	// Mean is the mean Kullback-Leibler divergence in nats: the sum over all ids
+	// of p ln(p/q), p being the base model's probability. Max is the greatest.
+	Mean float64 `json:"mean_kld"`
+	Max  float64 `json:"max_kld"`
+	// SameTop is the share of positions at which both think the same id the most
+	// likely.
+	SameTop float64 `json:"same_top"`
+	// Base and Other are the mean NLL of both on the text.
+	Base  float64 `json:"base_mean_nll"`
+	Other float64 `json:"mean_nll"`
+}
+
+// step is how many tokens both models take in turn: it bounds the logits that
+// are held.
+const step = 32
+
+// Diverge compares a model with a base. Both must give the text the same tokens.
+// Where the base has probability 0, as for ids that a pruned head lacks, nothing
+// is added; where only the other has, the divergence is infinite.
+func Diverge(ctx context.Context, base, other infer.Model, file []byte, opt Options) (*Divergence, error) {
+	var texts [2]*text
+	var sessions [2]infer.Session
+	for i, m := range []infer.Model{base, other} {
+		tok, err := m.Tokenizer()
+		if err != nil {
+			return nil, err
+		}
+		if texts[i], err = tokenize(tok, file, opt); err != nil {
+			return nil, err
+		}
+		if sessions[i], err = m.NewSession(infer.SessionOptions{Context: texts[i].Context, Jobs: opt.Jobs, Act: opt.Act}); err != nil {
+			return nil, err
+		}
+	}
+	t := texts[0]
+	if err := t.Comparable(texts[1].Settings); err != nil {
+		return nil, err
+	}
+	for i, id := range t.tokens {
+		if texts[1].tokens[i] != id {
+			return nil, fmt.Errorf("%w: token %d of the text is %d in one model and %d in the other", ErrNotComparable, i, id, texts[1].tokens[i])
+		}
+	}
+	if a, b := base.Info().Vocab, other.Info().Vocab; a != b {
+		return nil, fmt.Errorf("%w: vocabularies of %d and %d", ErrNotComparable, a, b)
+	}
+	d := &Divergence{Settings: t.Settings}
+	c := &comparer{t: t, s: sessions, d: d}
+	for chunk := range t.Chunks {
+		if err := c.chunk(ctx, chunk); err != nil {
+			return nil, fmt.Errorf("chunk %d of %d: %w", chunk+1, t.Chunks, err)
+		}
+		if opt.Progress != nil {
+			opt.Progress(chunk+1, t.Chunks, num.Exp64(d.Other/float64(d.Scored)))
+		}
+	}
+	n := float64(d.Scored)
+	d.Mean, d.SameTop, d.Base, d.Other = d.Mean/n, d.SameTop/n, d.Base/n, d.Other/n
+	return d, nil
+}
+
+type comparer struct {
+	t    *text
+	s    [2]infer.Session
+	d    *Divergence
+	rows [][]float32 // of the base
+	p, q []float32
+}
+
+// chunk walks both models through a chunk, a few tokens at a time.
+func (c *comparer) chunk(ctx context.Context, chunk int) error {
+	tokens := c.t.chunk(chunk)
+	for _, s := range c.s {
+		if err := s.Rewind(0); err != nil {
+			return err
+		}
+	}
+	want := c.t.scored()
+	for first := 0; first < len(tokens); first += step {
+		part := tokens[first:min(first+step, len(tokens))]
+		var here []int
+		for len(want) > 0 && want[0] < first+len(part) {
+			here = append(here, want[0]-first)
+			want = want[1:]
+		}
+		n := 0
+		err := c.s[0].Eval(ctx, part, here, func(_ int, logits []float32) error {
+			if n == len(c.rows) {
+				c.rows = append(c.rows, nil)
+			}
+			c.rows[n] = append(c.rows[n][:0], logits...)
+			n++
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("base model: %w", err)
+		}
+		n = 0
+		err = c.s[1].Eval(ctx, part, here, func(i int, logits []float32) error {
+			c.compare(c.rows[n], logits, tokens[first+i+1])
+			n++
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare adds one position.
+func (c *comparer) compare(base, other []float32, next int32) {
+	d := c.d
+	d.Scored++
+	d.Base += NLL(base, next, &c.p)
+	d.Other += NLL(other, next, &c.q)
+	// NLL has left e^(logit-max) in p and q.
+	topP, topQ := num.Max(base), num.Max(other)
+	logP, logQ := num.Log64(total(c.p)), num.Log64(total(c.q))
+	sum := 0.0
+	for i, e := range c.p {
+		if e == 0 {
+			continue
+		}
+		lp := float64(base[i]-topP) - logP
+		lq := float64(other[i]-topQ) - logQ
+		sum += float64(num.Exp64(lp) * (lp - lq))
+	}
+	if sum < 0 { // what rounding leaves of equal distributions
+		sum = 0
+	}
+	d.Mean += sum
+	if sum > d.Max {
+		d.Max = sum
+	}
+	if first(base, topP) == first(other, topQ) {
+		d.SameTop++
+	}
+}
+
+func total(x []float32) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += float64(v)
+	}
+	return sum
+}
+
+// first finds a value.
+func first(x []float32, v float32) int {
+	for i, w := range x {
+		if w == v {
+			return i
+		}
+	}
+	return -1
+}
