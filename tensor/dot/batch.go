@@ -1,9 +1,6 @@
 package dot
 
-import (
-	"fmt"
-	"math"
-)
+import "fmt"
 
 // lanes is the number of activation rows that a vector kernel takes at once,
 // and of weight rows in a tile.
@@ -109,31 +106,28 @@ func (b *Batch) SetRow(t int, x []float32) error {
 	first := group * lanes
 	codes := b.codes[first*b.width+4*lane:]
 	scales := b.scales[first*b.units+lane:]
+	var q [256]int8
 	if b.format == Q8_0 {
 		sums := b.sums[first*b.units+lane:]
-		for u := range b.units {
-			var q [32]int8
-			scales[u*apart] = quantizeQ8_0(&q, (*[32]float32)(x[32*u:]))
-			spread(codes[32*u*apart:], q[:], apart)
-			var sum int32
-			for _, c := range q {
-				sum += int32(c)
+		var d [8]float32
+		var sum [8]int32
+		for u := 0; u < b.units; u += 8 {
+			n := min(b.units-u, 8)
+			quantizeQ8_0(q[:32*n], d[:n], sum[:n], x[32*u:32*(u+n)])
+			spread(codes[32*u*apart:], q[:32*n], apart)
+			for i := range n {
+				scales[(u+i)*apart], sums[(u+i)*apart] = d[i], sum[i]
 			}
-			sums[u*apart] = sum
 		}
 		return nil
 	}
 	pairs := b.pairs[first*b.width/16+2*lane:]
+	var sums [16]int16
 	for u := range b.units {
-		var q [256]int8
-		scales[u*apart] = quantizeQ8_K(&q, (*[256]float32)(x[256*u:]))
+		scales[u*apart] = quantizeQ8_K(&q, &sums, (*[256]float32)(x[256*u:]))
 		spread(codes[256*u*apart:], q[:], apart)
-		for j := range 16 {
-			var sum int16
-			for _, c := range q[16*j : 16*j+16] {
-				sum += int16(c)
-			}
-			pairs[(16*u+j&^1)*apart+j&1] = sum
+		for j, s := range sums {
+			pairs[(16*u+j&^1)*apart+j&1] = s
 		}
 	}
 	return nil
@@ -148,26 +142,4 @@ func spread(dst, q []int8, apart int) {
 	for i := 0; i < len(q); i += 4 {
 		*(*[4]int8)(dst[i*lanes:]) = [4]int8(q[i:])
 	}
-}
-
-// quietNaN is the one NaN that results and scales have.
-var quietNaN = math.Float32frombits(0x7fc00000)
-
-// infinite is the magnitude bits of an infinity; NaNs lie above.
-const infinite = 0x7f800000
-
-// top gives the first value of greatest magnitude and its magnitude's bits.
-func top(x []float32) (v float32, bits uint32) {
-	for _, f := range x {
-		if a := math.Float32bits(f) & 0x7fffffff; a > bits {
-			bits, v = a, f
-		}
-	}
-	return v, bits
-}
-
-// nearest rounds a value of magnitude under 2^22 to the nearest integer, ties
-// to even.
-func nearest(x float32) int8 {
-	return int8(int32(math.Float32bits(float32(x)+12582912)&0x7fffff) - 0x400000)
 }

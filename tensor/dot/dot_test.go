@@ -238,20 +238,19 @@ func TestActivations(t *testing.T) {
 func TestActivationsByHand(t *testing.T) {
 	x := make([]float32, 256)
 	x[0], x[1], x[2], x[3], x[31] = 254, -127, 1, 3, -254
-	var q [32]int8
-	if d := quantizeQ8_0(&q, (*[32]float32)(x)); d != 2 {
-		t.Errorf("Q8_0 scale %v, want 2", d)
-	}
+	var q, k [256]int8
+	var d [8]float32
+	var sum [8]int32
+	quantizeQ8_0(q[:], d[:], sum[:], x)
 	// -63.5, 0.5 and 1.5 are ties: they go to even.
-	if q[0] != 127 || q[1] != -64 || q[2] != 0 || q[3] != 2 || q[31] != -127 {
-		t.Errorf("Q8_0 codes %v", q)
+	if d != [8]float32{2} || q != [256]int8{0: 127, 1: -64, 3: 2, 31: -127} || sum != [8]int32{-62} {
+		t.Errorf("Q8_0: %v %v %v", d, q, sum)
 	}
-	var k [256]int8
-	if d := quantizeQ8_K(&k, (*[256]float32)(x)); d != -2 {
-		t.Errorf("Q8_K scale %v, want -2", d)
-	}
-	if k[0] != -127 || k[1] != 64 || k[2] != 0 || k[3] != -2 || k[31] != 127 {
-		t.Errorf("Q8_K codes %v", k)
+	x[16], x[255] = -200, 10
+	var sums [16]int16
+	if d := quantizeQ8_K(&k, &sums, (*[256]float32)(x)); d != 2 ||
+		k != [256]int8{0: 127, 1: -64, 3: 2, 16: -100, 31: -127, 255: 5} || sums != [16]int16{65, -227, 15: 5} {
+		t.Errorf("Q8_K: %v %v %v", d, k, sums)
 	}
 }
 

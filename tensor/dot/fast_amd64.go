@@ -13,11 +13,27 @@ import (
 // useAVX2 is decided once, at start. It changes the speed, not the results.
 var useAVX2 = cpu.X86.HasAVX2 && hasF16C() && os.Getenv("QUERN_NOASM") != "1"
 
-func quantizeQ8_0(q *[32]int8, x *[32]float32) float32   { return quantizeQ8_0Scalar(q, x) }
-func quantizeQ8_K(q *[256]int8, x *[256]float32) float32 { return quantizeQ8_KScalar(q, x) }
+func quantizeQ8_0(q []int8, d []float32, sums []int32, x []float32) {
+	for u := 0; u < len(d); u++ {
+		if useAVX2 {
+			if u = len(d) - quantizeQ8_0AVX2(&q[32*u], &d[u], &sums[u], &x[32*u], len(d)-u); u == len(d) {
+				return
+			}
+		}
+		quantizeQ8_0Scalar(q[32*u:], d[u:u+1], sums[u:], x[32*u:])
+	}
+}
+
+func quantizeQ8_K(q *[256]int8, sums *[16]int16, x *[256]float32) float32 {
+	var d float32
+	if useAVX2 && quantizeQ8_KAVX2(&q[0], &d, &sums[0], &x[0]) {
+		return d
+	}
+	return quantizeQ8_KScalar(q, sums, x)
+}
 
 // unpackers are the types whose blocks vector code unpacks.
-var unpackers = [...]func(codes *byte, d, m *float32, scales *uint32, corr *int16, src *byte, blocks int){
+var unpackers = [...]func(codes *byte, d, m *float32, scales *uint32, corr *int16, src *byte, blocks, ahead int){
 	tensor.KMCUQ4: nil,
 
 	tensor.Q4_0:   unpackQ4_0AVX2,
@@ -35,13 +51,14 @@ var unpackers = [...]func(codes *byte, d, m *float32, scales *uint32, corr *int1
 	tensor.IQ4_XS: unpackIQ4_XSAVX2,
 }
 
-// unpackRow fills row i of a tile from blocks of a type.
-func unpackRow(typ tensor.Type, t *tile, i int, src []byte) {
+// unpackRow fills row i of a tile from blocks of a type. The bytes that will be
+// unpacked to the same place next lie ahead.
+func unpackRow(typ tensor.Type, t *tile, i int, src []byte, ahead int) {
 	f := families[typ]
 	blocks := len(src) / f.block
 	if fast := unpackers[typ]; fast != nil && useAVX2 && blocks > 0 {
 		at := i * tileWidth / 16
-		fast(&t.codes[i*tileWidth], &t.d[i], &t.m[i], &t.scales[at], &t.corr[at], &src[0], blocks)
+		fast(&t.codes[i*tileWidth], &t.d[i], &t.m[i], &t.scales[at], &t.corr[at], &src[0], blocks, ahead)
 		return
 	}
 	f.unpack(t, i, src)
@@ -106,4 +123,27 @@ func sumSingle(k kind, acc *[8]float32, t *tile, p piece, units int) {
 	}
 }
 
-func dotFloats(dst, rows, x []float32) { dotFloatsScalar(dst, rows, x) }
+func dotFloats(dst []float32, stride, n int, rows, x []float32, width int) {
+	tokens, groups := len(x)/width, width/lanes
+	if !useAVX2 || groups == 0 {
+		dotFloatsScalar(dst, stride, n, rows, x, width)
+		return
+	}
+	end := groups * lanes
+	for t := 0; t < tokens; t += 2 {
+		var sums [2 * floatRows]float32
+		count := 2
+		if t+1 < tokens {
+			dotFloatsTwoAVX2(&sums[0], &rows[0], &x[t*width], width, groups)
+		} else {
+			count = 1
+			dotFloatsAVX2(&sums[0], &rows[0], &x[t*width], width, groups)
+		}
+		for c := range count {
+			out, x := dst[(t+c)*stride:][:n], x[(t+c)*width+end:(t+c+1)*width]
+			for i := range out {
+				out[i] = number(tail(sums[c*floatRows+i], rows[i*width+end:(i+1)*width], x))
+			}
+		}
+	}
+}

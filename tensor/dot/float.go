@@ -17,21 +17,18 @@ func (k *Kernel) mulFloat(dst []float32, stride int, w []byte, b *Batch, s *Scra
 			at := (r + i) * k.rowBytes
 			k.decoder.Decode(s.rows[i*width:(i+1)*width], w[at:at+k.rowBytes])
 		}
-		for t := range b.rows {
-			out := dst[t*stride+r:][:n]
-			dotFloats(out, s.rows[:n*width], b.floats[t*width:(t+1)*width])
-			for i := range out {
-				out[i] = number(out[i])
-			}
-		}
+		dotFloats(dst[r:], stride, n, s.rows[:floatRows*width], b.floats[:b.rows*width], width)
 	}
 }
 
-// dotFloatsScalar multiplies rows of len(x) values, as many as dst has places,
-// with x.
-func dotFloatsScalar(dst, rows, x []float32) {
-	for i := range dst {
-		dst[i] = dotFloat(rows[i*len(x):(i+1)*len(x)], x)
+// dotFloatsScalar multiplies the first n of floatRows rows with the rows of x.
+// Results of a row of x lie together, those of the next stride further.
+func dotFloatsScalar(dst []float32, stride, n int, rows, x []float32, width int) {
+	for t := range len(x) / width {
+		out, x := dst[t*stride:][:n], x[t*width:(t+1)*width]
+		for i := range out {
+			out[i] = number(dotFloat(rows[i*width:(i+1)*width], x))
+		}
 	}
 }
 

@@ -53,9 +53,13 @@ func (k *Kernel) mulInt8(dst []float32, stride int, w []byte, b *Batch, s *Scrat
 		clear(s.acc[:b.groups*lanes*lanes+lanes])
 		for u := 0; u < b.units; u += tileWidth / perUnit {
 			units := min(b.units-u, tileWidth/perUnit)
+			ahead := unitBytes(units)
+			if u+units == b.units {
+				ahead = lanes*k.rowBytes - unitBytes(u)
+			}
 			for i := range n {
 				src := w[(r+i)*k.rowBytes+unitBytes(u):]
-				unpackRow(k.typ, t, i, src[:unitBytes(units)])
+				unpackRow(k.typ, t, i, src[:unitBytes(units)], ahead)
 			}
 			for g := range b.groups {
 				sumGroup(f.kind, (*[64]float32)(s.acc[64*g:]), t, b.piece(g, u, units, lanes), units)

@@ -2129,9 +2129,9 @@ blocks:
 	VZEROUPPER
 	RET
 
-// func unpackQ4_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackQ4_0AVX2(SB), NOSPLIT, $0-56
+// func unpackQ4_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ4_0AVX2(SB), NOSPLIT, $0-64
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
@@ -2139,10 +2139,12 @@ TEXT ·unpackQ4_0AVX2(SB), NOSPLIT, $0-56
 	MOVQ    corr+32(FP), BX
 	MOVQ    src+40(FP), BX
 	MOVQ    blocks+48(FP), SI
+	MOVQ    ahead+56(FP), DI
 	VMOVDQU low4<>+0(SB), Y0
 	VMOVDQU eight<>+0(SB), Y1
 
 loop:
+	PREFETCHT1   (BX)(DI*1)
 	VPBROADCASTW (BX), X2
 	VCVTPH2PS    X2, X2
 	VMOVSS       X2, (CX)
@@ -2181,9 +2183,9 @@ DATA eight<>+24(SB)/4, $0x08080808
 DATA eight<>+28(SB)/4, $0x08080808
 GLOBL eight<>(SB), RODATA|NOPTR, $32
 
-// func unpackQ4_1AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackQ4_1AVX2(SB), NOSPLIT, $0-56
+// func unpackQ4_1AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ4_1AVX2(SB), NOSPLIT, $0-64
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
@@ -2191,9 +2193,11 @@ TEXT ·unpackQ4_1AVX2(SB), NOSPLIT, $0-56
 	MOVQ    corr+32(FP), BX
 	MOVQ    src+40(FP), BX
 	MOVQ    blocks+48(FP), SI
+	MOVQ    ahead+56(FP), DI
 	VMOVDQU low4<>+0(SB), Y0
 
 loop:
+	PREFETCHT1  (BX)(DI*1)
 	VMOVD       (BX), X1
 	VCVTPH2PS   X1, X1
 	VMOVSS      X1, (CX)
@@ -2212,9 +2216,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func unpackQ5_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackQ5_0AVX2(SB), NOSPLIT, $0-56
+// func unpackQ5_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ5_0AVX2(SB), NOSPLIT, $0-64
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
@@ -2222,12 +2226,14 @@ TEXT ·unpackQ5_0AVX2(SB), NOSPLIT, $0-56
 	MOVQ    corr+32(FP), BX
 	MOVQ    src+40(FP), BX
 	MOVQ    blocks+48(FP), SI
+	MOVQ    ahead+56(FP), DI
 	VMOVDQU low4<>+0(SB), Y0
 	VMOVDQU sixteen<>+0(SB), Y1
 	VMOVDQU spreadBits<>+0(SB), Y2
 	VMOVDQU eachBit<>+0(SB), Y3
 
 loop:
+	PREFETCHT1   (BX)(DI*1)
 	VPBROADCASTW (BX), X4
 	VCVTPH2PS    X4, X4
 	VMOVSS       X4, (CX)
@@ -2281,9 +2287,9 @@ DATA eachBit<>+24(SB)/4, $0x08040201
 DATA eachBit<>+28(SB)/4, $0x80402010
 GLOBL eachBit<>(SB), RODATA|NOPTR, $32
 
-// func unpackQ5_1AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackQ5_1AVX2(SB), NOSPLIT, $0-56
+// func unpackQ5_1AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ5_1AVX2(SB), NOSPLIT, $0-64
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
@@ -2291,12 +2297,14 @@ TEXT ·unpackQ5_1AVX2(SB), NOSPLIT, $0-56
 	MOVQ    corr+32(FP), BX
 	MOVQ    src+40(FP), BX
 	MOVQ    blocks+48(FP), SI
+	MOVQ    ahead+56(FP), DI
 	VMOVDQU low4<>+0(SB), Y0
 	VMOVDQU sixteen<>+0(SB), Y1
 	VMOVDQU spreadBits<>+0(SB), Y2
 	VMOVDQU eachBit<>+0(SB), Y3
 
 loop:
+	PREFETCHT1   (BX)(DI*1)
 	VMOVD        (BX), X4
 	VCVTPH2PS    X4, X4
 	VMOVSS       X4, (CX)
@@ -2321,9 +2329,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func unpackQ8_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackQ8_0AVX2(SB), NOSPLIT, $0-56
+// func unpackQ8_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ8_0AVX2(SB), NOSPLIT, $0-64
 	MOVQ codes+0(FP), AX
 	MOVQ d+8(FP), CX
 	MOVQ m+16(FP), DX
@@ -2331,8 +2339,10 @@ TEXT ·unpackQ8_0AVX2(SB), NOSPLIT, $0-56
 	MOVQ corr+32(FP), BX
 	MOVQ src+40(FP), BX
 	MOVQ blocks+48(FP), SI
+	MOVQ ahead+56(FP), DI
 
 loop:
+	PREFETCHT1   (BX)(DI*1)
 	VPBROADCASTW (BX), X0
 	VCVTPH2PS    X0, X0
 	VMOVSS       X0, (CX)
@@ -2347,9 +2357,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func unpackIQ4_NLAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackIQ4_NLAVX2(SB), NOSPLIT, $0-56
+// func unpackIQ4_NLAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackIQ4_NLAVX2(SB), NOSPLIT, $0-64
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
@@ -2357,10 +2367,12 @@ TEXT ·unpackIQ4_NLAVX2(SB), NOSPLIT, $0-56
 	MOVQ    corr+32(FP), BX
 	MOVQ    src+40(FP), BX
 	MOVQ    blocks+48(FP), SI
+	MOVQ    ahead+56(FP), DI
 	VMOVDQU low4<>+0(SB), Y0
 	VMOVDQU iq4Codes<>+0(SB), Y1
 
 loop:
+	PREFETCHT1   (BX)(DI*1)
 	VPBROADCASTW (BX), X2
 	VCVTPH2PS    X2, X2
 	VMOVSS       X2, (CX)
@@ -2389,9 +2401,9 @@ DATA iq4Codes<>+24(SB)/4, $0x26190d01
 DATA iq4Codes<>+28(SB)/4, $0x71594535
 GLOBL iq4Codes<>(SB), RODATA|NOPTR, $32
 
-// func unpackMXFP4AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
-// Requires: AVX, AVX2, CMOV
-TEXT ·unpackMXFP4AVX2(SB), NOSPLIT, $0-56
+// func unpackMXFP4AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+// Requires: AVX, AVX2, CMOV, MMX+
+TEXT ·unpackMXFP4AVX2(SB), NOSPLIT, $0-64
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
@@ -2399,20 +2411,22 @@ TEXT ·unpackMXFP4AVX2(SB), NOSPLIT, $0-56
 	MOVQ    corr+32(FP), BX
 	MOVQ    src+40(FP), BX
 	MOVQ    blocks+48(FP), SI
+	MOVQ    ahead+56(FP), DI
 	VMOVDQU low4<>+0(SB), Y0
 	VMOVDQU mxfp4Codes<>+0(SB), Y1
 
 loop:
-	MOVBLZX     (BX), DI
-	MOVL        $0x00200000, R8
-	LEAL        (R8)(R8*1), R9
-	CMPL        DI, $0x00000001
-	CMOVLEQ     R9, R8
-	LEAL        -1(DI), R9
-	SHLL        $0x17, R9
-	CMPL        DI, $0x00000002
-	CMOVLCS     R8, R9
-	MOVL        R9, (CX)
+	PREFETCHT1  (BX)(DI*1)
+	MOVBLZX     (BX), R8
+	MOVL        $0x00200000, R9
+	LEAL        (R9)(R9*1), R10
+	CMPL        R8, $0x00000001
+	CMOVLEQ     R10, R9
+	LEAL        -1(R8), R10
+	SHLL        $0x17, R10
+	CMPL        R8, $0x00000002
+	CMOVLCS     R9, R10
+	MOVL        R10, (CX)
 	VMOVDQU     1(BX), X2
 	VPSRLW      $0x04, X2, X3
 	VINSERTI128 $0x01, X3, Y2, Y2
@@ -2438,9 +2452,9 @@ DATA mxfp4Codes<>+24(SB)/4, $0x0d0e0f10
 DATA mxfp4Codes<>+28(SB)/4, $0x04080a0c
 GLOBL mxfp4Codes<>(SB), RODATA|NOPTR, $32
 
-// func unpackIQ4_XSAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackIQ4_XSAVX2(SB), NOSPLIT, $0-56
+// func unpackIQ4_XSAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackIQ4_XSAVX2(SB), NOSPLIT, $0-64
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
@@ -2448,10 +2462,14 @@ TEXT ·unpackIQ4_XSAVX2(SB), NOSPLIT, $0-56
 	MOVQ    corr+32(FP), SI
 	MOVQ    src+40(FP), DI
 	MOVQ    blocks+48(FP), R8
+	MOVQ    ahead+56(FP), R9
 	VMOVDQU low4<>+0(SB), Y0
 	VMOVDQU iq4Codes<>+0(SB), Y1
 
 loop:
+	PREFETCHT1   (DI)(R9*1)
+	PREFETCHT1   64(DI)(R9*1)
+	PREFETCHT1   128(DI)(R9*1)
 	VPBROADCASTW (DI), X2
 	VCVTPH2PS    X2, X2
 	VMOVSS       X2, (CX)
@@ -2601,9 +2619,9 @@ DATA lastTwice<>+24(SB)/4, $0x00000007
 DATA lastTwice<>+28(SB)/4, $0x00000007
 GLOBL lastTwice<>(SB), RODATA|NOPTR, $32
 
-// func unpackQ2_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackQ2_KAVX2(SB), NOSPLIT, $0-56
+// func unpackQ2_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ2_KAVX2(SB), NOSPLIT, $0-64
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
@@ -2611,10 +2629,13 @@ TEXT ·unpackQ2_KAVX2(SB), NOSPLIT, $0-56
 	MOVQ    corr+32(FP), SI
 	MOVQ    src+40(FP), DI
 	MOVQ    blocks+48(FP), R8
+	MOVQ    ahead+56(FP), R9
 	VMOVDQU low2<>+0(SB), Y0
 	VMOVDQU low4<>+0(SB), Y1
 
 loop:
+	PREFETCHT1 (DI)(R9*1)
+	PREFETCHT1 64(DI)(R9*1)
 	VMOVD      80(DI), X2
 	VCVTPH2PS  X2, X2
 	VMOVSS     X2, (CX)
@@ -2676,9 +2697,9 @@ DATA low2<>+24(SB)/4, $0x03030303
 DATA low2<>+28(SB)/4, $0x03030303
 GLOBL low2<>(SB), RODATA|NOPTR, $32
 
-// func unpackQ3_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackQ3_KAVX2(SB), NOSPLIT, $0-56
+// func unpackQ3_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ3_KAVX2(SB), NOSPLIT, $0-64
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
@@ -2686,10 +2707,13 @@ TEXT ·unpackQ3_KAVX2(SB), NOSPLIT, $0-56
 	MOVQ    corr+32(FP), SI
 	MOVQ    src+40(FP), DI
 	MOVQ    blocks+48(FP), R8
+	MOVQ    ahead+56(FP), R9
 	VMOVDQU low2<>+0(SB), Y0
 	VMOVDQU four<>+0(SB), Y1
 
 loop:
+	PREFETCHT1   (DI)(R9*1)
+	PREFETCHT1   64(DI)(R9*1)
 	VPBROADCASTW 108(DI), X2
 	VCVTPH2PS    X2, X2
 	VMOVSS       X2, (CX)
@@ -2802,9 +2826,9 @@ DATA bytes32<>+24(SB)/4, $0x20202020
 DATA bytes32<>+28(SB)/4, $0x20202020
 GLOBL bytes32<>(SB), RODATA|NOPTR, $32
 
-// func unpackQ4_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackQ4_KAVX2(SB), NOSPLIT, $0-56
+// func unpackQ4_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ4_KAVX2(SB), NOSPLIT, $0-64
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
@@ -2812,9 +2836,13 @@ TEXT ·unpackQ4_KAVX2(SB), NOSPLIT, $0-56
 	MOVQ    corr+32(FP), SI
 	MOVQ    src+40(FP), DI
 	MOVQ    blocks+48(FP), R8
+	MOVQ    ahead+56(FP), R9
 	VMOVDQU low4<>+0(SB), Y0
 
 loop:
+	PREFETCHT1  (DI)(R9*1)
+	PREFETCHT1  64(DI)(R9*1)
+	PREFETCHT1  128(DI)(R9*1)
 	VMOVD       (DI), X1
 	VCVTPH2PS   X1, X1
 	VMOVSS      X1, (CX)
@@ -2923,9 +2951,9 @@ DATA minima<>+24(SB)/4, $0x800e800e
 DATA minima<>+28(SB)/4, $0x800f800f
 GLOBL minima<>(SB), RODATA|NOPTR, $32
 
-// func unpackQ5_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackQ5_KAVX2(SB), NOSPLIT, $0-56
+// func unpackQ5_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ5_KAVX2(SB), NOSPLIT, $0-64
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
@@ -2933,10 +2961,14 @@ TEXT ·unpackQ5_KAVX2(SB), NOSPLIT, $0-56
 	MOVQ    corr+32(FP), SI
 	MOVQ    src+40(FP), DI
 	MOVQ    blocks+48(FP), R8
+	MOVQ    ahead+56(FP), R9
 	VMOVDQU low4<>+0(SB), Y0
 	VMOVDQU sixteen<>+0(SB), Y1
 
 loop:
+	PREFETCHT1  (DI)(R9*1)
+	PREFETCHT1  64(DI)(R9*1)
+	PREFETCHT1  128(DI)(R9*1)
 	VMOVD       (DI), X2
 	VCVTPH2PS   X2, X2
 	VMOVSS      X2, (CX)
@@ -3015,9 +3047,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func unpackQ6_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackQ6_KAVX2(SB), NOSPLIT, $0-56
+// func unpackQ6_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ6_KAVX2(SB), NOSPLIT, $0-64
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
@@ -3025,10 +3057,15 @@ TEXT ·unpackQ6_KAVX2(SB), NOSPLIT, $0-56
 	MOVQ    corr+32(FP), SI
 	MOVQ    src+40(FP), DI
 	MOVQ    blocks+48(FP), R8
+	MOVQ    ahead+56(FP), R9
 	VMOVDQU low4<>+0(SB), Y0
 	VMOVDQU bits45<>+0(SB), Y1
 
 loop:
+	PREFETCHT1   (DI)(R9*1)
+	PREFETCHT1   64(DI)(R9*1)
+	PREFETCHT1   128(DI)(R9*1)
+	PREFETCHT1   192(DI)(R9*1)
 	VPBROADCASTW 208(DI), X2
 	VCVTPH2PS    X2, X2
 	VMOVSS       X2, (CX)
@@ -3108,3 +3145,521 @@ DATA bits45<>+20(SB)/4, $0x30303030
 DATA bits45<>+24(SB)/4, $0x30303030
 DATA bits45<>+28(SB)/4, $0x30303030
 GLOBL bits45<>(SB), RODATA|NOPTR, $32
+
+// func quantizeQ8_0AVX2(q *int8, d *float32, sums *int32, x *float32, blocks int) int
+// Requires: AVX, AVX2, F16C
+TEXT ·quantizeQ8_0AVX2(SB), NOSPLIT, $0-48
+	MOVQ    q+0(FP), AX
+	MOVQ    d+8(FP), CX
+	MOVQ    sums+16(FP), DX
+	MOVQ    x+24(FP), BX
+	MOVQ    blocks+32(FP), SI
+	VMOVDQU absBits<>+0(SB), Y0
+	VMOVDQU packOrder<>+0(SB), Y1
+	VMOVDQU oneBytes<>+0(SB), Y2
+	VMOVSS  float127<>+0(SB), X3
+	VMOVSS  oneFloat<>+0(SB), X4
+
+loop:
+	TESTQ        SI, SI
+	JZ           done
+	VPAND        (BX), Y0, Y5
+	VPAND        32(BX), Y0, Y6
+	VPMAXSD      Y6, Y5, Y5
+	VPAND        64(BX), Y0, Y6
+	VPMAXSD      Y6, Y5, Y5
+	VPAND        96(BX), Y0, Y6
+	VPMAXSD      Y6, Y5, Y5
+	VPERM2I128   $0x01, Y5, Y5, Y6
+	VPMAXSD      Y6, Y5, Y5
+	VPSHUFD      $0x4e, Y5, Y6
+	VPMAXSD      Y6, Y5, Y5
+	VPSHUFD      $0xb1, Y5, Y6
+	VPMAXSD      Y6, Y5, Y5
+	VMOVD        X5, DI
+	CMPL         DI, $0x7f800000
+	JAE          done
+	VDIVSS       X3, X5, X5
+	VCVTPS2PH    $0x00, X5, X6
+	VCVTPH2PS    X6, X6
+	VMOVD        X6, DI
+	TESTL        DI, DI
+	JZ           done
+	MOVL         DI, (CX)
+	VDIVSS       X5, X4, X5
+	VBROADCASTSS X5, Y5
+	VMULPS       (BX), Y5, Y6
+	VCVTPS2DQ    Y6, Y6
+	VMULPS       32(BX), Y5, Y7
+	VCVTPS2DQ    Y7, Y7
+	VMULPS       64(BX), Y5, Y8
+	VCVTPS2DQ    Y8, Y8
+	VMULPS       96(BX), Y5, Y5
+	VCVTPS2DQ    Y5, Y5
+	VPACKSSDW    Y7, Y6, Y6
+	VPACKSSDW    Y5, Y8, Y8
+	VPACKSSWB    Y8, Y6, Y6
+	VPERMD       Y6, Y1, Y6
+	VMOVDQU      Y6, (AX)
+	VPMADDUBSW   Y6, Y2, Y5
+	VPMADDWD     pairOnes<>+0(SB), Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VPADDD       X6, X5, X6
+	VPSHUFD      $0x4e, X6, X5
+	VPADDD       X5, X6, X6
+	VPSHUFD      $0xb1, X6, X5
+	VPADDD       X5, X6, X6
+	VMOVD        X6, (DX)
+	ADDQ         $+32, AX
+	ADDQ         $+4, CX
+	ADDQ         $+4, DX
+	ADDQ         $+128, BX
+	DECQ         SI
+	JMP          loop
+
+done:
+	VZEROUPPER
+	MOVQ SI, ret+40(FP)
+	RET
+
+DATA absBits<>+0(SB)/4, $0x7fffffff
+DATA absBits<>+4(SB)/4, $0x7fffffff
+DATA absBits<>+8(SB)/4, $0x7fffffff
+DATA absBits<>+12(SB)/4, $0x7fffffff
+DATA absBits<>+16(SB)/4, $0x7fffffff
+DATA absBits<>+20(SB)/4, $0x7fffffff
+DATA absBits<>+24(SB)/4, $0x7fffffff
+DATA absBits<>+28(SB)/4, $0x7fffffff
+GLOBL absBits<>(SB), RODATA|NOPTR, $32
+
+DATA packOrder<>+0(SB)/4, $0x00000000
+DATA packOrder<>+4(SB)/4, $0x00000004
+DATA packOrder<>+8(SB)/4, $0x00000001
+DATA packOrder<>+12(SB)/4, $0x00000005
+DATA packOrder<>+16(SB)/4, $0x00000002
+DATA packOrder<>+20(SB)/4, $0x00000006
+DATA packOrder<>+24(SB)/4, $0x00000003
+DATA packOrder<>+28(SB)/4, $0x00000007
+GLOBL packOrder<>(SB), RODATA|NOPTR, $32
+
+DATA oneBytes<>+0(SB)/4, $0x01010101
+DATA oneBytes<>+4(SB)/4, $0x01010101
+DATA oneBytes<>+8(SB)/4, $0x01010101
+DATA oneBytes<>+12(SB)/4, $0x01010101
+DATA oneBytes<>+16(SB)/4, $0x01010101
+DATA oneBytes<>+20(SB)/4, $0x01010101
+DATA oneBytes<>+24(SB)/4, $0x01010101
+DATA oneBytes<>+28(SB)/4, $0x01010101
+GLOBL oneBytes<>(SB), RODATA|NOPTR, $32
+
+DATA float127<>+0(SB)/4, $0x42fe0000
+GLOBL float127<>(SB), RODATA|NOPTR, $4
+
+DATA oneFloat<>+0(SB)/4, $0x3f800000
+GLOBL oneFloat<>(SB), RODATA|NOPTR, $4
+
+// func quantizeQ8_KAVX2(q *int8, d *float32, sums *int16, x *float32) bool
+// Requires: AVX, AVX2
+TEXT ·quantizeQ8_KAVX2(SB), NOSPLIT, $0-33
+	MOVQ         q+0(FP), AX
+	MOVQ         d+8(FP), CX
+	MOVQ         sums+16(FP), DX
+	MOVQ         x+24(FP), BX
+	VMOVDQU      absBits<>+0(SB), Y0
+	VMOVDQU      packOrder<>+0(SB), Y1
+	VMOVDQU      oneBytes<>+0(SB), Y2
+	VPAND        (BX), Y0, Y3
+	VPAND        32(BX), Y0, Y4
+	VPAND        64(BX), Y0, Y5
+	VPMAXSD      Y5, Y3, Y3
+	VPAND        96(BX), Y0, Y5
+	VPMAXSD      Y5, Y4, Y4
+	VPAND        128(BX), Y0, Y5
+	VPMAXSD      Y5, Y3, Y3
+	VPAND        160(BX), Y0, Y5
+	VPMAXSD      Y5, Y4, Y4
+	VPAND        192(BX), Y0, Y5
+	VPMAXSD      Y5, Y3, Y3
+	VPAND        224(BX), Y0, Y5
+	VPMAXSD      Y5, Y4, Y4
+	VPAND        256(BX), Y0, Y5
+	VPMAXSD      Y5, Y3, Y3
+	VPAND        288(BX), Y0, Y5
+	VPMAXSD      Y5, Y4, Y4
+	VPAND        320(BX), Y0, Y5
+	VPMAXSD      Y5, Y3, Y3
+	VPAND        352(BX), Y0, Y5
+	VPMAXSD      Y5, Y4, Y4
+	VPAND        384(BX), Y0, Y5
+	VPMAXSD      Y5, Y3, Y3
+	VPAND        416(BX), Y0, Y5
+	VPMAXSD      Y5, Y4, Y4
+	VPAND        448(BX), Y0, Y5
+	VPMAXSD      Y5, Y3, Y3
+	VPAND        480(BX), Y0, Y5
+	VPMAXSD      Y5, Y4, Y4
+	VPAND        512(BX), Y0, Y5
+	VPMAXSD      Y5, Y3, Y3
+	VPAND        544(BX), Y0, Y5
+	VPMAXSD      Y5, Y4, Y4
+	VPAND        576(BX), Y0, Y5
+	VPMAXSD      Y5, Y3, Y3
+	VPAND        608(BX), Y0, Y5
+	VPMAXSD      Y5, Y4, Y4
+	VPAND        640(BX), Y0, Y5
+	VPMAXSD      Y5, Y3, Y3
+	VPAND        672(BX), Y0, Y5
+	VPMAXSD      Y5, Y4, Y4
+	VPAND        704(BX), Y0, Y5
+	VPMAXSD      Y5, Y3, Y3
+	VPAND        736(BX), Y0, Y5
+	VPMAXSD      Y5, Y4, Y4
+	VPAND        768(BX), Y0, Y5
+	VPMAXSD      Y5, Y3, Y3
+	VPAND        800(BX), Y0, Y5
+	VPMAXSD      Y5, Y4, Y4
+	VPAND        832(BX), Y0, Y5
+	VPMAXSD      Y5, Y3, Y3
+	VPAND        864(BX), Y0, Y5
+	VPMAXSD      Y5, Y4, Y4
+	VPAND        896(BX), Y0, Y5
+	VPMAXSD      Y5, Y3, Y3
+	VPAND        928(BX), Y0, Y5
+	VPMAXSD      Y5, Y4, Y4
+	VPAND        960(BX), Y0, Y5
+	VPMAXSD      Y5, Y3, Y3
+	VPAND        992(BX), Y0, Y0
+	VPMAXSD      Y0, Y4, Y4
+	VPMAXSD      Y4, Y3, Y3
+	VPERM2I128   $0x01, Y3, Y3, Y0
+	VPMAXSD      Y0, Y3, Y3
+	VPSHUFD      $0x4e, Y3, Y0
+	VPMAXSD      Y0, Y3, Y3
+	VPSHUFD      $0xb1, Y3, Y0
+	VPMAXSD      Y0, Y3, Y3
+	VMOVD        X3, SI
+	SUBL         $0x03000001, SI
+	CMPL         SI, $0x7c7fffff
+	JAE          odd
+	VMOVSS       float127<>+0(SB), X0
+	VDIVSS       X3, X0, X0
+	VMOVSS       oneFloat<>+0(SB), X3
+	VDIVSS       X0, X3, X3
+	VMOVSS       X3, (CX)
+	VBROADCASTSS X0, Y0
+	VMULPS       (BX), Y0, Y3
+	VCVTPS2DQ    Y3, Y3
+	VMULPS       32(BX), Y0, Y4
+	VCVTPS2DQ    Y4, Y4
+	VMULPS       64(BX), Y0, Y5
+	VCVTPS2DQ    Y5, Y5
+	VMULPS       96(BX), Y0, Y6
+	VCVTPS2DQ    Y6, Y6
+	VPACKSSDW    Y4, Y3, Y3
+	VPACKSSDW    Y6, Y5, Y5
+	VPACKSSWB    Y5, Y3, Y3
+	VPERMD       Y3, Y1, Y3
+	VMOVDQU      Y3, (AX)
+	VPMADDUBSW   Y3, Y2, Y3
+	VPMADDWD     pairOnes<>+0(SB), Y3, Y3
+	VMULPS       128(BX), Y0, Y4
+	VCVTPS2DQ    Y4, Y4
+	VMULPS       160(BX), Y0, Y5
+	VCVTPS2DQ    Y5, Y5
+	VMULPS       192(BX), Y0, Y6
+	VCVTPS2DQ    Y6, Y6
+	VMULPS       224(BX), Y0, Y7
+	VCVTPS2DQ    Y7, Y7
+	VPACKSSDW    Y5, Y4, Y4
+	VPACKSSDW    Y7, Y6, Y6
+	VPACKSSWB    Y6, Y4, Y4
+	VPERMD       Y4, Y1, Y4
+	VMOVDQU      Y4, 32(AX)
+	VPMADDUBSW   Y4, Y2, Y4
+	VPMADDWD     pairOnes<>+0(SB), Y4, Y4
+	VMULPS       256(BX), Y0, Y5
+	VCVTPS2DQ    Y5, Y5
+	VMULPS       288(BX), Y0, Y6
+	VCVTPS2DQ    Y6, Y6
+	VMULPS       320(BX), Y0, Y7
+	VCVTPS2DQ    Y7, Y7
+	VMULPS       352(BX), Y0, Y8
+	VCVTPS2DQ    Y8, Y8
+	VPACKSSDW    Y6, Y5, Y5
+	VPACKSSDW    Y8, Y7, Y7
+	VPACKSSWB    Y7, Y5, Y5
+	VPERMD       Y5, Y1, Y5
+	VMOVDQU      Y5, 64(AX)
+	VPMADDUBSW   Y5, Y2, Y5
+	VPMADDWD     pairOnes<>+0(SB), Y5, Y5
+	VMULPS       384(BX), Y0, Y6
+	VCVTPS2DQ    Y6, Y6
+	VMULPS       416(BX), Y0, Y7
+	VCVTPS2DQ    Y7, Y7
+	VMULPS       448(BX), Y0, Y8
+	VCVTPS2DQ    Y8, Y8
+	VMULPS       480(BX), Y0, Y9
+	VCVTPS2DQ    Y9, Y9
+	VPACKSSDW    Y7, Y6, Y6
+	VPACKSSDW    Y9, Y8, Y8
+	VPACKSSWB    Y8, Y6, Y6
+	VPERMD       Y6, Y1, Y6
+	VMOVDQU      Y6, 96(AX)
+	VPMADDUBSW   Y6, Y2, Y6
+	VPMADDWD     pairOnes<>+0(SB), Y6, Y6
+	VMULPS       512(BX), Y0, Y7
+	VCVTPS2DQ    Y7, Y7
+	VMULPS       544(BX), Y0, Y8
+	VCVTPS2DQ    Y8, Y8
+	VMULPS       576(BX), Y0, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       608(BX), Y0, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKSSDW    Y8, Y7, Y7
+	VPACKSSDW    Y10, Y9, Y9
+	VPACKSSWB    Y9, Y7, Y7
+	VPERMD       Y7, Y1, Y7
+	VMOVDQU      Y7, 128(AX)
+	VPMADDUBSW   Y7, Y2, Y7
+	VPMADDWD     pairOnes<>+0(SB), Y7, Y7
+	VMULPS       640(BX), Y0, Y8
+	VCVTPS2DQ    Y8, Y8
+	VMULPS       672(BX), Y0, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       704(BX), Y0, Y10
+	VCVTPS2DQ    Y10, Y10
+	VMULPS       736(BX), Y0, Y11
+	VCVTPS2DQ    Y11, Y11
+	VPACKSSDW    Y9, Y8, Y8
+	VPACKSSDW    Y11, Y10, Y10
+	VPACKSSWB    Y10, Y8, Y8
+	VPERMD       Y8, Y1, Y8
+	VMOVDQU      Y8, 160(AX)
+	VPMADDUBSW   Y8, Y2, Y8
+	VPMADDWD     pairOnes<>+0(SB), Y8, Y8
+	VMULPS       768(BX), Y0, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       800(BX), Y0, Y10
+	VCVTPS2DQ    Y10, Y10
+	VMULPS       832(BX), Y0, Y11
+	VCVTPS2DQ    Y11, Y11
+	VMULPS       864(BX), Y0, Y12
+	VCVTPS2DQ    Y12, Y12
+	VPACKSSDW    Y10, Y9, Y9
+	VPACKSSDW    Y12, Y11, Y11
+	VPACKSSWB    Y11, Y9, Y9
+	VPERMD       Y9, Y1, Y9
+	VMOVDQU      Y9, 192(AX)
+	VPMADDUBSW   Y9, Y2, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VMULPS       896(BX), Y0, Y10
+	VCVTPS2DQ    Y10, Y10
+	VMULPS       928(BX), Y0, Y11
+	VCVTPS2DQ    Y11, Y11
+	VMULPS       960(BX), Y0, Y12
+	VCVTPS2DQ    Y12, Y12
+	VMULPS       992(BX), Y0, Y0
+	VCVTPS2DQ    Y0, Y0
+	VPACKSSDW    Y11, Y10, Y10
+	VPACKSSDW    Y0, Y12, Y12
+	VPACKSSWB    Y12, Y10, Y10
+	VPERMD       Y10, Y1, Y10
+	VMOVDQU      Y10, 224(AX)
+	VPMADDUBSW   Y10, Y2, Y0
+	VPMADDWD     pairOnes<>+0(SB), Y0, Y0
+	VPHADDD      Y4, Y3, Y3
+	VPHADDD      Y6, Y5, Y5
+	VPHADDD      Y5, Y3, Y3
+	VPHADDD      Y8, Y7, Y7
+	VPHADDD      Y0, Y9, Y9
+	VPHADDD      Y9, Y7, Y7
+	VPACKSSDW    Y7, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X0
+	VPUNPCKLWD   X0, X3, X1
+	VPUNPCKHWD   X0, X3, X0
+	VMOVDQU      X1, (DX)
+	VMOVDQU      X0, 16(DX)
+	VZEROUPPER
+	MOVB         $0x01, AL
+	MOVB         AL, ret+32(FP)
+	RET
+
+odd:
+	VZEROUPPER
+	MOVB $0x00, AL
+	MOVB AL, ret+32(FP)
+	RET
+
+// func dotFloatsAVX2(dst *float32, rows *float32, x *float32, width int, groups int)
+// Requires: AVX
+TEXT ·dotFloatsAVX2(SB), NOSPLIT, $0-40
+	MOVQ   dst+0(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   width+24(FP), DX
+	MOVQ   groups+32(FP), BX
+	SHLQ   $0x02, DX
+	MOVQ   rows+8(FP), SI
+	LEAQ   (SI)(DX*1), DI
+	LEAQ   (DI)(DX*1), R8
+	LEAQ   (R8)(DX*1), DX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	XORQ   R9, R9
+
+loop:
+	VMOVUPS      (CX)(R9*1), Y4
+	VMOVUPS      (SI)(R9*1), Y5
+	VMULPS       Y5, Y4, Y5
+	VADDPS       Y5, Y0, Y0
+	VMOVUPS      (DI)(R9*1), Y5
+	VMULPS       Y5, Y4, Y5
+	VADDPS       Y5, Y1, Y1
+	VMOVUPS      (R8)(R9*1), Y5
+	VMULPS       Y5, Y4, Y5
+	VADDPS       Y5, Y2, Y2
+	VMOVUPS      (DX)(R9*1), Y5
+	VMULPS       Y5, Y4, Y4
+	VADDPS       Y4, Y3, Y3
+	ADDQ         $+32, R9
+	DECQ         BX
+	JNZ          loop
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X0
+	VMOVHLPS     X0, X0, X4
+	VADDPS       X4, X0, X0
+	VMOVSHDUP    X0, X4
+	VADDSS       X4, X0, X0
+	VMOVSS       X0, (AX)
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X1
+	VMOVHLPS     X1, X1, X0
+	VADDPS       X0, X1, X1
+	VMOVSHDUP    X1, X0
+	VADDSS       X0, X1, X1
+	VMOVSS       X1, 4(AX)
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X0, X2, X2
+	VMOVHLPS     X2, X2, X0
+	VADDPS       X0, X2, X2
+	VMOVSHDUP    X2, X0
+	VADDSS       X0, X2, X2
+	VMOVSS       X2, 8(AX)
+	VEXTRACTF128 $0x01, Y3, X0
+	VADDPS       X0, X3, X3
+	VMOVHLPS     X3, X3, X0
+	VADDPS       X0, X3, X3
+	VMOVSHDUP    X3, X0
+	VADDSS       X0, X3, X3
+	VMOVSS       X3, 12(AX)
+	VZEROUPPER
+	RET
+
+// func dotFloatsTwoAVX2(dst *float32, rows *float32, x *float32, width int, groups int)
+// Requires: AVX
+TEXT ·dotFloatsTwoAVX2(SB), NOSPLIT, $0-40
+	MOVQ   dst+0(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   width+24(FP), DX
+	MOVQ   groups+32(FP), BX
+	SHLQ   $0x02, DX
+	MOVQ   rows+8(FP), SI
+	LEAQ   (SI)(DX*1), DI
+	LEAQ   (DI)(DX*1), R8
+	LEAQ   (R8)(DX*1), R9
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	XORQ   R10, R10
+	LEAQ   (CX)(DX*1), DX
+
+loop:
+	VMOVUPS      (CX)(R10*1), Y8
+	VMOVUPS      (DX)(R10*1), Y9
+	VMOVUPS      (SI)(R10*1), Y10
+	VMULPS       Y10, Y8, Y11
+	VADDPS       Y11, Y0, Y0
+	VMULPS       Y10, Y9, Y10
+	VADDPS       Y10, Y4, Y4
+	VMOVUPS      (DI)(R10*1), Y10
+	VMULPS       Y10, Y8, Y11
+	VADDPS       Y11, Y1, Y1
+	VMULPS       Y10, Y9, Y10
+	VADDPS       Y10, Y5, Y5
+	VMOVUPS      (R8)(R10*1), Y10
+	VMULPS       Y10, Y8, Y11
+	VADDPS       Y11, Y2, Y2
+	VMULPS       Y10, Y9, Y10
+	VADDPS       Y10, Y6, Y6
+	VMOVUPS      (R9)(R10*1), Y10
+	VMULPS       Y10, Y8, Y8
+	VADDPS       Y8, Y3, Y3
+	VMULPS       Y10, Y9, Y8
+	VADDPS       Y8, Y7, Y7
+	ADDQ         $+32, R10
+	DECQ         BX
+	JNZ          loop
+	VEXTRACTF128 $0x01, Y0, X8
+	VADDPS       X8, X0, X0
+	VMOVHLPS     X0, X0, X8
+	VADDPS       X8, X0, X0
+	VMOVSHDUP    X0, X8
+	VADDSS       X8, X0, X0
+	VMOVSS       X0, (AX)
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X1
+	VMOVHLPS     X1, X1, X0
+	VADDPS       X0, X1, X1
+	VMOVSHDUP    X1, X0
+	VADDSS       X0, X1, X1
+	VMOVSS       X1, 4(AX)
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X0, X2, X2
+	VMOVHLPS     X2, X2, X0
+	VADDPS       X0, X2, X2
+	VMOVSHDUP    X2, X0
+	VADDSS       X0, X2, X2
+	VMOVSS       X2, 8(AX)
+	VEXTRACTF128 $0x01, Y3, X0
+	VADDPS       X0, X3, X3
+	VMOVHLPS     X3, X3, X0
+	VADDPS       X0, X3, X3
+	VMOVSHDUP    X3, X0
+	VADDSS       X0, X3, X3
+	VMOVSS       X3, 12(AX)
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X0, X4, X4
+	VMOVHLPS     X4, X4, X0
+	VADDPS       X0, X4, X4
+	VMOVSHDUP    X4, X0
+	VADDSS       X0, X4, X4
+	VMOVSS       X4, 16(AX)
+	VEXTRACTF128 $0x01, Y5, X0
+	VADDPS       X0, X5, X5
+	VMOVHLPS     X5, X5, X0
+	VADDPS       X0, X5, X5
+	VMOVSHDUP    X5, X0
+	VADDSS       X0, X5, X5
+	VMOVSS       X5, 20(AX)
+	VEXTRACTF128 $0x01, Y6, X0
+	VADDPS       X0, X6, X6
+	VMOVHLPS     X6, X6, X0
+	VADDPS       X0, X6, X6
+	VMOVSHDUP    X6, X0
+	VADDSS       X0, X6, X6
+	VMOVSS       X6, 24(AX)
+	VEXTRACTF128 $0x01, Y7, X0
+	VADDPS       X0, X7, X7
+	VMOVHLPS     X7, X7, X0
+	VADDPS       X0, X7, X7
+	VMOVSHDUP    X7, X0
+	VADDSS       X0, X7, X7
+	VMOVSS       X7, 28(AX)
+	VZEROUPPER
+	RET

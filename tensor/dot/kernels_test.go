@@ -142,7 +142,7 @@ func TestUnpackers(t *testing.T) {
 			for _, i := range []int{0, 3, 7} {
 				anyBytes(rng, src)
 				got, want := new(tile), new(tile)
-				unpackRow(typ, got, i, src)
+				unpackRow(typ, got, i, src, 0)
 				f.unpack(want, i, src)
 				compareTiles(t, fmt.Sprintf("%s, %d blocks, row %d", typ, blocks, i), got, want)
 			}
@@ -183,17 +183,26 @@ func TestQuantizers(t *testing.T) {
 
 func compareQuantizers(t *testing.T, x *[256]float32) {
 	t.Helper()
-	for i := 0; i < 256; i += 32 {
-		var got, want [32]int8
-		d := quantizeQ8_0(&got, (*[32]float32)(x[i:]))
-		e := quantizeQ8_0Scalar(&want, (*[32]float32)(x[i:]))
-		if math.Float32bits(d) != math.Float32bits(e) || got != want {
-			t.Fatalf("Q8_0: %v %v, want %v %v; input %x", d, got, e, want, x[i:i+32])
-		}
+	type q8_0 struct {
+		q    [256]int8
+		d    [8]float32
+		sums [8]int32
 	}
-	var got, want [256]int8
-	d, e := quantizeQ8_K(&got, x), quantizeQ8_KScalar(&want, x)
-	if math.Float32bits(d) != math.Float32bits(e) || got != want {
-		t.Fatalf("Q8_K: %v %v, want %v %v; input %x", d, got, e, want, *x)
+	var got, want q8_0
+	n := 1 + int(math.Float32bits(x[0])%8)
+	quantizeQ8_0(got.q[:32*n], got.d[:n], got.sums[:n], x[:32*n])
+	quantizeQ8_0Scalar(want.q[:32*n], want.d[:n], want.sums[:n], x[:32*n])
+	if err := sameBits(got.d[:], want.d[:]); err != nil || got.q != want.q || got.sums != want.sums {
+		t.Fatalf("Q8_0: %v, want %v; %v; input %x", got, want, err, *x)
+	}
+	type q8_K struct {
+		q    [256]int8
+		d    [1]float32
+		sums [16]int16
+	}
+	var g, w q8_K
+	g.d[0], w.d[0] = quantizeQ8_K(&g.q, &g.sums, x), quantizeQ8_KScalar(&w.q, &w.sums, x)
+	if err := sameBits(g.d[:], w.d[:]); err != nil || g.q != w.q || g.sums != w.sums {
+		t.Fatalf("Q8_K: %v, want %v; %v; input %x", g, w, err, *x)
 	}
 }

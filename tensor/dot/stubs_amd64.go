@@ -75,64 +75,84 @@ func singleSigned256AVX2(acc *float32, codes *byte, d *float32, m *float32, scal
 // unpackQ4_0AVX2 is unpackQ4_0.
 //
 //go:noescape
-func unpackQ4_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+func unpackQ4_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
 
 // unpackQ4_1AVX2 is unpackQ4_1.
 //
 //go:noescape
-func unpackQ4_1AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+func unpackQ4_1AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
 
 // unpackQ5_0AVX2 is unpackQ5_0.
 //
 //go:noescape
-func unpackQ5_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+func unpackQ5_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
 
 // unpackQ5_1AVX2 is unpackQ5_1.
 //
 //go:noescape
-func unpackQ5_1AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+func unpackQ5_1AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
 
 // unpackQ8_0AVX2 is unpackQ8_0.
 //
 //go:noescape
-func unpackQ8_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+func unpackQ8_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
 
 // unpackIQ4_NLAVX2 is unpackIQ4_NL.
 //
 //go:noescape
-func unpackIQ4_NLAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+func unpackIQ4_NLAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
 
 // unpackMXFP4AVX2 is unpackMXFP4.
 //
 //go:noescape
-func unpackMXFP4AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+func unpackMXFP4AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
 
 // unpackIQ4_XSAVX2 is unpackIQ4_XS.
 //
 //go:noescape
-func unpackIQ4_XSAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+func unpackIQ4_XSAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
 
 // unpackQ2_KAVX2 is unpackQ2_K.
 //
 //go:noescape
-func unpackQ2_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+func unpackQ2_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
 
 // unpackQ3_KAVX2 is unpackQ3_K.
 //
 //go:noescape
-func unpackQ3_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+func unpackQ3_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
 
 // unpackQ4_KAVX2 is unpackQ4_K.
 //
 //go:noescape
-func unpackQ4_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+func unpackQ4_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
 
 // unpackQ5_KAVX2 is unpackQ5_K.
 //
 //go:noescape
-func unpackQ5_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+func unpackQ5_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
 
 // unpackQ6_KAVX2 is unpackQ6_K.
 //
 //go:noescape
-func unpackQ6_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int)
+func unpackQ6_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+
+// quantizeQ8_0AVX2 is quantizeQ8_0Scalar as far as blocks have an ordinary scale. It gives the number of blocks left.
+//
+//go:noescape
+func quantizeQ8_0AVX2(q *int8, d *float32, sums *int32, x *float32, blocks int) int
+
+// quantizeQ8_KAVX2 is quantizeQ8_KScalar. It is false, and does nothing, if the scale is not ordinary.
+//
+//go:noescape
+func quantizeQ8_KAVX2(q *int8, d *float32, sums *int16, x *float32) bool
+
+// dotFloatsAVX2 gives the sums of dotFloat over groups of 8 for 4 rows, width values apart.
+//
+//go:noescape
+func dotFloatsAVX2(dst *float32, rows *float32, x *float32, width int, groups int)
+
+// dotFloatsTwoAVX2 is dotFloatsAVX2 for two rows of x, width values apart.
+//
+//go:noescape
+func dotFloatsTwoAVX2(dst *float32, rows *float32, x *float32, width int, groups int)

@@ -32,6 +32,10 @@ func main() {
 	unpackers32()
 	unpackIQ4_XS()
 	unpackersK()
+	quantizeQ8_0()
+	quantizeQ8_K()
+	dotFloats(1)
+	dotFloats(2)
 	Generate()
 }
 

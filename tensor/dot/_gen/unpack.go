@@ -16,15 +16,20 @@ type block struct {
 }
 
 // unpacker writes the function of a type with blocks of so many bytes and
-// values. Constants are loaded before the loop.
+// values. Constants are loaded before the loop. The bytes that lie ahead are
+// asked for early: unpacking and multiplying take turns, and the memory would
+// idle during the latter.
 func unpacker(name string, bytes, values int, constants func(), body func(b block)) {
-	TEXT("unpack"+name+"AVX2", NOSPLIT, "func(codes *byte, d, m *float32, scales *uint32, corr *int16, src *byte, blocks int)")
+	TEXT("unpack"+name+"AVX2", NOSPLIT, "func(codes *byte, d, m *float32, scales *uint32, corr *int16, src *byte, blocks, ahead int)")
 	Doc("unpack" + name + "AVX2 is unpack" + name + ".")
 	Pragma("noescape")
 	b := block{pointer("codes"), pointer("d"), pointer("m"), pointer("scales"), pointer("corr"), pointer("src")}
-	blocks := pointer("blocks")
+	blocks, ahead := pointer("blocks"), pointer("ahead")
 	constants()
 	loop("loop", blocks, func() {
+		for at := 0; at < bytes; at += 64 {
+			PREFETCHT1(Mem{Base: b.src, Index: ahead, Scale: 1, Disp: at})
+		}
 		body(b)
 		ADDQ(I32(bytes), b.src)
 		ADDQ(I32(values), b.codes)
