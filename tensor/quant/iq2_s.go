@@ -1,6 +1,10 @@
 package quant
 
-import "quern/tensor"
+import (
+	"sync"
+
+	"quern/tensor"
+)
 
 // iq2_S is ggml's IQ2_S: superblocks of 256 values in 82 bytes, 16 blocks of 16.
 //
@@ -29,31 +33,35 @@ func (iq2_S) Decode(dst []float32, src []byte) {
 	}
 }
 
-func (iq2_S) EncodeRow(dst []byte, src, weights []float32) {
-	fit := latticeFit{grid: gridIQ2S(), group: 16, top: 2, steps: 9, step: 0.1, eps: 1e-8}
-	var g latticeGroup
+// fitIQ2_S is the search of IQ2_S.
+var fitIQ2_S = sync.OnceValue(func() *latticeFit {
+	return &latticeFit{grid: gridIQ2S(), lists: listsIQ2S, group: 16, top: 2, steps: 9, step: 0.1, eps: 1e-8}
+})
+
+func (iq2_S) EncodeRow(dst []byte, src, weights []float32) { encodeIQ2_S(dst, src, weights, useSIMD) }
+
+func encodeIQ2_S(dst []byte, src, weights []float32, fast bool) {
+	search := newLatticeSearch(fitIQ2_S(), fast)
 	for ; len(src) >= 256; dst, src = dst[82:], src[256:] {
 		clear(dst[:82])
 		sigma2 := 2 * sumSquares(src[:256]) / 256
+		search.load(src[:256], weights, sigma2, float32(0.25*sigma2))
+		weights = after(weights, 256)
 		var scales [16]float32
 		var codes [16]uint8
 		for i := range 16 {
-			x := src[16*i : 16*i+16]
-			g.weigh(x, part(weights, 16*i, 16), sigma2, float32(0.25*sigma2))
-			g.fold(x, false)
-			s, ok := fit.fit(&g)
+			s, ok := search.search(i)
 			if !ok {
 				continue
 			}
 			scales[i] = s
 			for k := range 2 {
 				r := 2*i + k
-				dst[2+r] = uint8(g.entries[k])
-				dst[34+r] = g.signs[k]
-				dst[66+r/4] |= uint8(g.entries[k]>>8) << (r % 4 * 2)
+				dst[2+r] = uint8(search.entries[k])
+				dst[34+r] = search.signs[k]
+				dst[66+r/4] |= uint8(search.entries[k]>>8) << (r % 4 * 2)
 			}
 		}
-		weights = after(weights, 256)
 		d, ok := scaleCodes(codes[:], scales[:], 15)
 		if !ok {
 			continue

@@ -2,6 +2,7 @@ package quant
 
 import (
 	"encoding/binary"
+	"sync"
 
 	"quern/tensor"
 )
@@ -34,26 +35,31 @@ func (iq2_XS) Decode(dst []float32, src []byte) {
 	}
 }
 
-func (iq2_XS) EncodeRow(dst []byte, src, weights []float32) {
+// fitIQ2_XS is the search of IQ2_XS.
+var fitIQ2_XS = sync.OnceValue(func() *latticeFit {
+	return &latticeFit{grid: gridIQ2XS(), lists: listsIQ2XS, group: 16, top: 2, steps: 9, step: 0.1, eps: groupEps, parity: true}
+})
+
+func (iq2_XS) EncodeRow(dst []byte, src, weights []float32) { encodeIQ2_XS(dst, src, weights, useSIMD) }
+
+func encodeIQ2_XS(dst []byte, src, weights []float32, fast bool) {
 	weights = onesFor(weights, len(src))
-	fit := latticeFit{grid: gridIQ2XS(), group: 16, top: 2, steps: 9, step: 0.1, eps: groupEps}
-	var g latticeGroup
-	for ; len(src) >= 256; dst, src, weights = dst[74:], src[256:], weights[256:] {
+	search := newLatticeSearch(fitIQ2_XS(), fast)
+	for ; len(src) >= 256; dst, src = dst[74:], src[256:] {
 		clear(dst[:74])
 		sigma2 := sumSquares(src[:256]) / 256
+		search.load(src[:256], weights, sigma2, 0)
+		weights = after(weights, 256)
 		var scales [16]float32
 		var codes [16]uint8
 		for i := range 16 {
-			x := src[16*i : 16*i+16]
-			g.weigh(x, weights[16*i:16*i+16], sigma2, 0)
-			g.fold(x, true)
-			s, ok := fit.fit(&g)
+			s, ok := search.search(i)
 			if !ok {
 				continue
 			}
 			scales[i] = s
 			for k := range 2 {
-				binary.LittleEndian.PutUint16(dst[2+4*i+2*k:], g.entries[k]|uint16(g.signs[k]&127)<<9)
+				binary.LittleEndian.PutUint16(dst[2+4*i+2*k:], search.entries[k]|uint16(search.signs[k]&127)<<9)
 			}
 		}
 		d, ok := scaleCodes(codes[:], scales[:], 15)

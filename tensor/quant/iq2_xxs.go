@@ -2,6 +2,7 @@ package quant
 
 import (
 	"encoding/binary"
+	"sync"
 
 	"quern/tensor"
 )
@@ -36,28 +37,35 @@ func (iq2_XXS) Decode(dst []float32, src []byte) {
 	}
 }
 
+// fitIQ2_XXS is the search of IQ2_XXS.
+var fitIQ2_XXS = sync.OnceValue(func() *latticeFit {
+	return &latticeFit{grid: gridIQ2XXS(), lists: listsIQ2XXS, group: 32, top: 2, steps: 6, step: 0.1, eps: groupEps, parity: true, positive: true, refitAll: true}
+})
+
 func (iq2_XXS) EncodeRow(dst []byte, src, weights []float32) {
+	encodeIQ2_XXS(dst, src, weights, useSIMD)
+}
+
+func encodeIQ2_XXS(dst []byte, src, weights []float32, fast bool) {
 	weights = onesFor(weights, len(src))
-	fit := latticeFit{grid: gridIQ2XXS(), group: 32, top: 2, steps: 6, step: 0.1, eps: groupEps, positive: true, refitAll: true}
-	var g latticeGroup
-	for ; len(src) >= 256; dst, src, weights = dst[66:], src[256:], weights[256:] {
+	search := newLatticeSearch(fitIQ2_XXS(), fast)
+	for ; len(src) >= 256; dst, src = dst[66:], src[256:] {
 		clear(dst[:66])
 		sigma2 := sumSquares(src[:256]) / 256
+		search.load(src[:256], weights, sigma2, 0)
+		weights = after(weights, 256)
 		var scales [8]float32
 		var codes [8]uint8
 		var words [8]uint32
 		for i := range 8 {
-			x := src[32*i : 32*i+32]
-			g.weigh(x, weights[32*i:32*i+32], sigma2, 0)
-			g.fold(x, true)
-			s, ok := fit.fit(&g)
+			s, ok := search.search(i)
 			if !ok {
 				continue
 			}
 			scales[i] = s
 			for l := range 4 {
-				dst[2+8*i+l] = uint8(g.entries[l])
-				words[i] |= uint32(g.signs[l]&127) << (7 * l)
+				dst[2+8*i+l] = uint8(search.entries[l])
+				words[i] |= uint32(search.signs[l]&127) << (7 * l)
 			}
 		}
 		d, ok := scaleCodes(codes[:], scales[:], 15)

@@ -1,6 +1,10 @@
 package quant
 
-import "quern/tensor"
+import (
+	"sync"
+
+	"quern/tensor"
+)
 
 // iq3_S is ggml's IQ3_S: superblocks of 256 values in 110 bytes, 8 blocks of 32.
 //
@@ -34,32 +38,36 @@ func (iq3_S) Decode(dst []float32, src []byte) {
 	}
 }
 
-func (iq3_S) EncodeRow(dst []byte, src, weights []float32) {
-	fit := latticeFit{grid: gridIQ3S(), group: 32, top: 7, steps: 9, step: 0.2, refitAll: true}
-	var g latticeGroup
+// fitIQ3_S is the search of IQ3_S.
+var fitIQ3_S = sync.OnceValue(func() *latticeFit {
+	return &latticeFit{grid: gridIQ3S(), lists: listsIQ3S, group: 32, top: 7, steps: 9, step: 0.2, refitAll: true}
+})
+
+func (iq3_S) EncodeRow(dst []byte, src, weights []float32) { encodeIQ3_S(dst, src, weights, useSIMD) }
+
+func encodeIQ3_S(dst []byte, src, weights []float32, fast bool) {
+	search := newLatticeSearch(fitIQ3_S(), fast)
 	for ; len(src) >= 256; dst, src = dst[110:], src[256:] {
 		clear(dst[:110])
 		sigma2 := 2 * sumSquares(src[:256]) / 256
+		search.load(src[:256], weights, sigma2, 0)
+		weights = after(weights, 256)
 		var scales [8]float32
 		var codes [8]uint8
 		at := 0 // the place of the next block that is not zero
 		for i := range 8 {
-			x := src[32*i : 32*i+32]
-			g.weigh(x, part(weights, 32*i, 32), sigma2, 0)
-			g.fold(x, false)
-			s, ok := fit.fit(&g)
+			s, ok := search.search(i)
 			if !ok {
 				continue
 			}
 			scales[i] = s
 			for k := range 8 {
-				dst[2+8*at+k] = uint8(g.entries[k])
-				dst[66+i] |= uint8(g.entries[k]>>8) << k
+				dst[2+8*at+k] = uint8(search.entries[k])
+				dst[66+i] |= uint8(search.entries[k]>>8) << k
 			}
-			copy(dst[74+4*at:78+4*at], g.signs[:])
+			copy(dst[74+4*at:78+4*at], search.signs[:])
 			at++
 		}
-		weights = after(weights, 256)
 		d, ok := scaleCodes(codes[:], scales[:], 15)
 		if !ok {
 			continue

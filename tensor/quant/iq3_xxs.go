@@ -2,6 +2,7 @@ package quant
 
 import (
 	"encoding/binary"
+	"sync"
 
 	"quern/tensor"
 )
@@ -33,32 +34,38 @@ func (iq3_XXS) Decode(dst []float32, src []byte) {
 	}
 }
 
+// fitIQ3_XXS is the search of IQ3_XXS.
+var fitIQ3_XXS = sync.OnceValue(func() *latticeFit {
+	return &latticeFit{grid: gridIQ3XXS(), lists: listsIQ3XXS, group: 32, top: 7, steps: 15, step: 0.2, eps: 1e-8, parity: true}
+})
+
 func (iq3_XXS) EncodeRow(dst []byte, src, weights []float32) {
-	fit := latticeFit{grid: gridIQ3XXS(), group: 32, top: 7, steps: 15, step: 0.2, eps: 1e-8}
-	var g latticeGroup
+	encodeIQ3_XXS(dst, src, weights, useSIMD)
+}
+
+func encodeIQ3_XXS(dst []byte, src, weights []float32, fast bool) {
+	search := newLatticeSearch(fitIQ3_XXS(), fast)
 	for ; len(src) >= 256; dst, src = dst[98:], src[256:] {
 		clear(dst[:98])
 		sigma2 := 2 * sumSquares(src[:256]) / 256
+		search.load(src[:256], weights, sigma2, 0)
+		weights = after(weights, 256)
 		var scales [8]float32
 		var codes [8]uint8
 		var words [8]uint32
 		for i := range 8 {
-			x := src[32*i : 32*i+32]
-			g.weigh(x, part(weights, 32*i, 32), sigma2, 0)
-			g.fold(x, true)
-			s, ok := fit.fit(&g)
+			s, ok := search.search(i)
 			if !ok {
 				continue
 			}
 			scales[i] = s
 			for k := range 8 {
-				dst[2+8*i+k] = uint8(g.entries[k])
+				dst[2+8*i+k] = uint8(search.entries[k])
 			}
 			for l := range 4 {
-				words[i] |= uint32(g.signs[l]&127) << (7 * l)
+				words[i] |= uint32(search.signs[l]&127) << (7 * l)
 			}
 		}
-		weights = after(weights, 256)
 		d, ok := scaleCodes(codes[:], scales[:], 15)
 		if !ok {
 			clear(dst[:98])

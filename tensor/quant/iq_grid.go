@@ -27,6 +27,12 @@ type grid struct {
 	values   []float32 // entries * dim, decoded
 	index    []int32   // entry by key, -1 where none is
 	near     []atomic.Pointer[[]uint16]
+
+	// For neighbour lists: the halves of the entries' keys, squared distances
+	// between halves, and the entries in unary.
+	halves [][2]uint8
+	apart  [][]uint8
+	steps  []uint32
 }
 
 var (
@@ -67,8 +73,22 @@ func loadGrid(name string, codeBits, classes int) *grid {
 	for i := range g.index {
 		g.index[i] = -1
 	}
+	half := codeBits * g.dim / 2
 	for e := range entries {
-		g.index[g.key(g.entry(e))] = int32(e)
+		key := g.key(g.entry(e))
+		g.index[key] = int32(e)
+		g.halves = append(g.halves, [2]uint8{uint8(key & (1<<half - 1)), uint8(key >> half)})
+		g.steps = append(g.steps, g.unary(key))
+	}
+	for a := range 1 << half {
+		row := make([]uint8, 1<<half)
+		for b := range row {
+			for i := 0; i < half; i += codeBits {
+				d := a>>i&(1<<codeBits-1) - b>>i&(1<<codeBits-1)
+				row[b] += uint8(d * d)
+			}
+		}
+		g.apart = append(g.apart, row)
 	}
 	return g
 }
@@ -94,39 +114,75 @@ func (g *grid) neighbours(key int) []uint16 {
 	if p := g.near[key].Load(); p != nil {
 		return *p
 	}
-	var buf [8]int
-	at := buf[:g.dim]
-	for i := range at {
-		at[i] = key >> (g.codeBits * i) & (1<<g.codeBits - 1)
-	}
-	entries := len(g.codes) / g.dim
-	dist := make([]uint16, entries)
-	var count [400]int
-	for e := range entries {
-		d := 0
-		for i, c := range g.entry(e) {
-			d += (int(c) - at[i]) * (int(c) - at[i])
-		}
-		dist[e] = uint16(d)
-		count[d]++
-	}
-	var list []uint16
-	classes := 0
-	for d, n := range count {
-		if n == 0 {
-			continue
-		}
-		for e, de := range dist {
-			if int(de) == d {
-				list = append(list, uint16(e))
-			}
-		}
-		if classes++; classes == g.classes {
-			break
-		}
-	}
+	list := g.nearest(nil, key)
 	g.near[key].Store(&list)
 	return list
+}
+
+// unary writes each code of a key as that many ones. Places where two codes
+// differ are the steps between them.
+func (g *grid) unary(key int) uint32 {
+	width := 1<<g.codeBits - 1
+	var u uint32
+	for i := range g.dim {
+		c := key >> (g.codeBits * i) & width
+		u |= (1<<c - 1) << (width * i)
+	}
+	return u
+}
+
+// nearest appends the neighbours of a key.
+func (g *grid) nearest(list []uint16, key int) []uint16 {
+	half := g.codeBits * g.dim / 2
+	lo, hi := g.apart[key&(1<<half-1)], g.apart[key>>half]
+	var dist [2048]uint8
+	var seen [256]bool
+	for e, h := range g.halves {
+		d := lo[h[0]] + hi[h[1]]
+		dist[e] = d
+		seen[d] = true
+	}
+	var class [256]uint8 // of a distance, from 1
+	classes, limit := 0, 0
+	for limit < 256 && classes < g.classes {
+		if seen[limit] {
+			classes++
+			class[limit] = uint8(classes)
+		}
+		limit++
+	}
+	var found [3][]uint16
+	var room [3][256]uint16
+	for c := range found {
+		found[c] = room[c][:0]
+	}
+	for e, d := range dist[:len(g.halves)] {
+		if int(d) < limit {
+			c := class[d] - 1
+			found[c] = append(found[c], uint16(e))
+		}
+	}
+	for _, f := range found {
+		list = append(list, f...)
+	}
+	return list
+}
+
+// undominated cuts a list of neighbours down to those that have no earlier one
+// between the key and them, in place.
+func (g *grid) undominated(list []uint16, key int) []uint16 {
+	at, kept := g.unary(key), list[:0]
+next:
+	for _, e := range list {
+		far := g.steps[e] ^ at
+		for _, f := range kept {
+			if (g.steps[f]^at)&^far == 0 {
+				continue next
+			}
+		}
+		kept = append(kept, e)
+	}
+	return kept
 }
 
 // nearestEntry gives the neighbour of a key with the least weighted squared

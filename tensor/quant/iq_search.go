@@ -6,16 +6,57 @@ package quant
 // neighbour, and fits the scale to what came out.
 type latticeFit struct {
 	grid     *grid
-	group    int     // values that share a scale
-	top      int32   // highest code
-	steps    int     // candidates -steps..steps
-	step     float32 // their spacing, in units of the code
-	eps      float32 // magnitude under which the group is zero
-	positive bool    // start from fitPositive (IQ2_XXS)
-	refitAll bool    // refit every run at the end, not only those moved
+	lists    func() *laneLists // the grid's
+	parity   bool              // the number of signs is even in each run of 8
+	group    int               // values that share a scale
+	top      int32             // highest code
+	steps    int               // candidates -steps..steps
+	step     float32           // their spacing, in units of the code
+	eps      float32           // magnitude under which the group is zero
+	positive bool              // start from fitPositive (IQ2_XXS)
+	refitAll bool              // refit every run at the end, not only those moved
 }
 
-// group holds one group during a search. Arrays have room for 32 values.
+// latticeSearch is the search of one row's groups.
+type latticeSearch struct {
+	*latticeFit
+	latticeGroup // the group searched last
+
+	x, weights   []float32 // of a superblock
+	sigma2, base float32
+	lanes        *latticeLanes // nil for the scalar search
+	inLanes      bool          // the superblock is there
+}
+
+func newLatticeSearch(f *latticeFit, fast bool) *latticeSearch {
+	s := &latticeSearch{latticeFit: f}
+	if fast {
+		s.lanes = newLatticeLanes(f)
+	}
+	return s
+}
+
+// load takes a superblock with its importance, or none. Weights are as in
+// weigh.
+func (s *latticeSearch) load(x, weights []float32, sigma2, base float32) {
+	s.x, s.weights, s.sigma2, s.base = x, part(weights, 0, len(x)), sigma2, base
+	s.inLanes = s.lanes != nil && s.lanes.load(x, weights, sigma2, base)
+}
+
+// search fits group i of the superblock.
+func (s *latticeSearch) search(i int) (scale float32, ok bool) {
+	if s.inLanes {
+		if scale, ok, able := s.lanes.fitGroup(&s.latticeGroup, i); able {
+			return scale, ok
+		}
+	}
+	x := s.x[i*s.group : (i+1)*s.group]
+	s.weigh(x, part(s.weights, i*s.group, s.group), s.sigma2, s.base)
+	s.fold(x, s.parity)
+	return s.fit(&s.latticeGroup)
+}
+
+// latticeGroup holds one group during a search. Arrays have room for 32 values.
 type latticeGroup struct {
 	x, w, root [32]float32 // magnitudes, weights and roots of the weights
 	codes      [32]uint8

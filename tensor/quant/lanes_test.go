@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,12 +13,14 @@ import (
 	"quern/tensor"
 )
 
-// laneEncoders are the encoders with a search in lanes. In a noasm build, or
-// with QUERN_NOASM=1, both forms are the scalar one.
-var laneEncoders = []struct {
+type laneEncoder struct {
 	typ    tensor.Type
 	encode func(dst []byte, src, weights []float32, fast bool)
-}{
+}
+
+// laneEncoders are the encoders with a search in lanes. In a noasm build, or
+// with QUERN_NOASM=1, both forms are the scalar one.
+var laneEncoders = []laneEncoder{
 	{tensor.Q2_K, encodeQ2_K},
 	{tensor.Q3_K, encodeQ3_K},
 	{tensor.Q4_K, encodeQ4_K},
@@ -45,7 +48,12 @@ func fitted(f fittedCodes, plain func(dst []byte, src []float32)) func(dst []byt
 // compareLanes encodes both ways over different old bytes.
 func compareLanes(t *testing.T, x, w []float32) {
 	t.Helper()
-	for _, e := range laneEncoders {
+	compareEncoders(t, laneEncoders, x, w)
+}
+
+func compareEncoders(t *testing.T, encoders []laneEncoder, x, w []float32) {
+	t.Helper()
+	for _, e := range encoders {
 		n, err := tensor.RowBytes(e.typ, int64(len(x)))
 		if err != nil {
 			t.Fatal(err)
@@ -143,11 +151,14 @@ func TestLanesEqualScalar(t *testing.T) {
 func TestLanesGolden(t *testing.T) {
 	cols := readIndex(t).Cols
 	input := readFloats(t, filepath.Join(goldenDir, "input.f32"))
-	for _, e := range laneEncoders {
+	for _, e := range slices.Concat(laneEncoders, gridEncoders) {
 		for name, w := range map[string][]float32{"": nil, ".im": readFloats(t, filepath.Join(goldenDir, "imatrix.f32"))} {
 			base := strings.TrimSuffix(strings.ToLower(e.typ.String()), "_k") // the files say q4_K
 			if base != strings.ToLower(e.typ.String()) {
 				base += "_K"
+			}
+			if w == nil && NeedsWeights(e.typ) {
+				continue
 			}
 			want := readFile(t, filepath.Join(goldenDir, base+name+".bin"))
 			rb := len(want) / (len(input) / cols)
@@ -168,6 +179,7 @@ func FuzzLanesEqualScalar(f *testing.F) {
 	rng := rand.New(rand.NewPCG(23, 24))
 	for range 20 {
 		f.Add(bytesOfFloats(laneRow(rng, 1)), bytesOfFloats(laneWeights(rng, 256)))
+		f.Add(bytesOfFloats(gridRow(rng, 1)), bytesOfFloats(laneWeights(rng, 256)))
 	}
 	f.Fuzz(func(t *testing.T, values, weights []byte) {
 		x, w := make([]float32, 256), make([]float32, 256)
@@ -178,8 +190,10 @@ func FuzzLanesEqualScalar(f *testing.F) {
 				w[i] = 0
 			}
 		}
-		compareLanes(t, x, nil)
-		compareLanes(t, x, w)
+		for _, w := range [][]float32{nil, w} {
+			compareLanes(t, x, w)
+			compareEncoders(t, gridEncoders, x, w)
+		}
 	})
 }
 
@@ -191,7 +205,7 @@ func BenchmarkLanes(b *testing.B) {
 	for i := range w {
 		w[i] = 1 + float32(i%7)
 	}
-	for _, e := range laneEncoders {
+	for _, e := range slices.Concat(laneEncoders, gridEncoders) {
 		n, err := tensor.RowBytes(e.typ, int64(len(x)))
 		if err != nil {
 			b.Fatal(err)

@@ -1,6 +1,7 @@
 // Command _gen writes the AVX2 kernels of package quant.
 //
 //	cd tensor/quant/_gen && go run . -out ../kernels_amd64.s -stubs ../stubs_amd64.go -pkg quant
+//	go run . -iq -out ../iq_kernels_amd64.s -stubs ../iq_stubs_amd64.go -pkg quant
 //
 // It is a module of its own, so that its dependencies are none of quern's. Each
 // kernel does what the scalar function named in its comment does, eight lanes
@@ -8,13 +9,22 @@
 package main
 
 import (
+	"flag"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
 )
 
 func main() {
+	iq := flag.Bool("iq", false, "write the searches of IQ1, IQ2 and IQ3")
+	flag.Parse()
 	ConstraintExpr("amd64,!noasm")
+	if *iq {
+		latticeKernels()
+		Generate()
+		return
+	}
 	cpuid()
 	decodeF16()
 	encodeF16()
