@@ -128,6 +128,12 @@ func (b *build) storeFault(err error) error {
 	return nil
 }
 
+// recording reports whether anything remembers the digests of what was read and
+// of single tensors: the store or a lock file.
+func (b *build) recording() bool {
+	return b.opt.Store != nil || b.lock != nil || len(b.opt.LockPaths) > 0
+}
+
 // keeping reports whether results go into the store.
 func (b *build) keeping() bool { return b.opt.Store != nil && !b.unkept }
 
@@ -176,7 +182,7 @@ func (b *build) makePlan(ctx context.Context) error {
 			unhashed += s.bytes()
 		}
 	}
-	if unhashed > 0 && (unhashed <= b.hashFirst() || b.lock != nil) {
+	if unhashed > 0 && b.recording() && (unhashed <= b.hashFirst() || b.lock != nil) {
 		if err := b.hashSources(ctx); err != nil {
 			return err
 		}
@@ -315,7 +321,7 @@ func (b *build) emitAll(ctx context.Context) error {
 	for _, n := range b.space() {
 		b.warn(n)
 	}
-	hashed := b.plan.hashed()
+	hashed := b.plan.hashed() || !b.recording()
 	for attempt := 0; ; attempt++ {
 		err := b.emitOnce(ctx)
 		if err == nil {
@@ -352,7 +358,7 @@ func (b *build) emitOnce(ctx context.Context) error {
 	stop := b.watch()
 	defer stop()
 	g, gctx := errgroup.WithContext(ctx)
-	if !b.plan.hashed() {
+	if !b.plan.hashed() && b.recording() {
 		g.Go(func() error { return b.hashSources(gctx) })
 	}
 	g.Go(func() error {

@@ -16,6 +16,9 @@ type EmitOptions struct {
 	Jobs   int   // workers; 0 means one a CPU
 	Memory int64 // bytes for rows in flight; 0 means ordered.DefaultBudget
 	Events Events
+	// FileSumOnly leaves out the digests of single tensors, for files that
+	// nothing records. A file of many gigabytes is then hashed once, not twice.
+	FileSumOnly bool
 	// Sum gives the digest of what w has received, when w computes it anyway;
 	// nil makes Emit hash the file itself.
 	Sum func() digest.Digest
@@ -28,7 +31,8 @@ type Written struct {
 	Tensors []TensorRecord
 }
 
-// TensorRecord is one tensor of a written file.
+// TensorRecord is one tensor of a written file. The digest is zero under
+// EmitOptions.FileSumOnly.
 type TensorRecord struct {
 	Name   string        `json:"name"`
 	SHA256 digest.Digest `json:"sha256"`
@@ -186,7 +190,9 @@ func (e *emission) piece(p piece, b []byte) error {
 			return err
 		}
 	}
-	e.one.Write(b)
+	if e.one != nil {
+		e.one.Write(b)
+	}
 	if err := e.write(b); err != nil {
 		return err
 	}
@@ -197,7 +203,9 @@ func (e *emission) piece(p piece, b []byte) error {
 func (e *emission) openItem() error {
 	e.item++
 	it := e.layout.Items[e.item]
-	e.one = digest.New()
+	if !e.opt.FileSumOnly {
+		e.one = digest.New()
+	}
 	e.opt.Events.Event(Event{Kind: EventTensor, Output: e.layout.File, Tensor: it.Tensor.Name, Done: int64(e.item), Total: int64(len(e.layout.Items))})
 	return e.padTo(it.Offset)
 }
@@ -206,10 +214,11 @@ func (e *emission) closeItem() {
 	if e.item < 0 {
 		return
 	}
-	e.out.Tensors = append(e.out.Tensors, TensorRecord{
-		Name:   e.layout.Items[e.item].Tensor.Name,
-		SHA256: digest.Sum(e.one),
-	})
+	r := TensorRecord{Name: e.layout.Items[e.item].Tensor.Name}
+	if e.one != nil {
+		r.SHA256 = digest.Sum(e.one)
+	}
+	e.out.Tensors = append(e.out.Tensors, r)
 }
 
 func (e *emission) finish() (*Written, error) {

@@ -210,7 +210,7 @@ func (o *output) emitOnce(ctx, whole context.Context) error {
 	if err := o.create(whole, true); err != nil {
 		return err
 	}
-	opt := EmitOptions{Jobs: o.b.opt.Jobs, Memory: o.b.opt.Memory, Events: o.b.opt.Events}
+	opt := EmitOptions{Jobs: o.b.opt.Jobs, Memory: o.b.opt.Memory, Events: o.b.opt.Events, FileSumOnly: !o.b.recording()}
 	if o.keep != nil {
 		opt.Sum = o.keep.Sum
 	}

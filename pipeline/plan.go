@@ -113,20 +113,34 @@ func (p *Plan) link(ctx context.Context) error {
 		p.Reference = m
 	}
 	for _, em := range p.Project.Emitters {
-		l, err := em.Emitter.Plan(ctx, m)
+		ls, err := layouts(ctx, em.Emitter, m)
 		if err != nil {
 			return fmt.Errorf("%s: %w", em.Where, planFault(ctx, err))
 		}
-		if err := l.check(); err != nil {
-			return err
+		for _, l := range ls {
+			if err := l.check(); err != nil {
+				return err
+			}
+			if l.MaxSize > 0 && l.Size > l.MaxSize {
+				return fmt.Errorf("%s: %w: %w: %s is %d bytes, %d more than the %d that it may have",
+					em.Where, ErrRecipe, ErrTooLarge, l.File, l.Size, l.Size-l.MaxSize, l.MaxSize)
+			}
 		}
-		if l.MaxSize > 0 && l.Size > l.MaxSize {
-			return fmt.Errorf("%s: %w: %w: %s is %d bytes, %d more than the %d that it may have",
-				em.Where, ErrRecipe, ErrTooLarge, l.File, l.Size, l.Size-l.MaxSize, l.MaxSize)
-		}
-		p.Layouts = append(p.Layouts, l)
+		p.Layouts = append(p.Layouts, ls...)
 	}
 	return nil
+}
+
+// layouts are the files of an emitter.
+func layouts(ctx context.Context, em Emitter, m *model.Model) ([]*Layout, error) {
+	if set, ok := em.(SetEmitter); ok {
+		return set.PlanSet(ctx, m)
+	}
+	l, err := em.Plan(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return []*Layout{l}, nil
 }
 
 func (p *Plan) run(ctx context.Context, st Stage, m *model.Model) (*model.Model, error) {

@@ -43,6 +43,13 @@ type Emitter interface {
 	Plan(ctx context.Context, in *model.Model) (*Layout, error)
 }
 
+// SetEmitter is an Emitter of a set of files, such as the shards of a split
+// model. A plan calls PlanSet in place of Plan.
+type SetEmitter interface {
+	Emitter
+	PlanSet(ctx context.Context, in *model.Model) ([]*Layout, error)
+}
+
 // Layout is an output file planned to the last byte, without its data.
 type Layout struct {
 	File      string // relative path

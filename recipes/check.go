@@ -19,11 +19,17 @@ func checkQuantize(c *checker, v any, n *node, path string) {
 		c.errorf(n.get("pure").pos, join(path, "pure"), "goes with preset; type alone is pure already")
 	}
 	if q.Imatrix == "" {
-		for _, key := range []string{"imatrix-name", "missing", "max-unseen-experts"} {
+		for _, key := range []string{"imatrix-name", "missing", "max-unseen-experts", "include-weights", "exclude-weights"} {
 			if x := n.get(key); x != nil {
 				c.errorf(x.pos, join(path, key), "is unused: it goes with imatrix")
 			}
 		}
+	}
+	if q.IncludeWeights != nil && q.ExcludeWeights != nil {
+		c.errorf(n.get("exclude-weights").pos, join(path, "exclude-weights"), "include-weights and exclude-weights exclude each other; write one of them")
+	}
+	if q.LeaveOutput && q.OutputType != "" {
+		c.errorf(n.get("output-type").pos, join(path, "output-type"), "is unused: leave-output keeps the type that the head has")
 	}
 	if q.Fallback != "" && q.Type == "" && len(q.Rules) == 0 {
 		c.errorf(n.get("fallback").pos, join(path, "fallback"), "is unused: a preset has fallbacks of its own; it goes with type or rules")

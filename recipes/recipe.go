@@ -140,6 +140,11 @@ type Quantize struct {
 	// AllowRequantize lets a source tensor that is quantized already be
 	// quantized again, with the errors of both.
 	AllowRequantize bool
+	LeaveOutput     bool // the output head stays as it is
+	// IncludeWeights and ExcludeWeights name parts of tensor names whose
+	// importance weights are used alone, or not at all.
+	IncludeWeights []string
+	ExcludeWeights []string
 	// Imatrix names the source with the importance matrix, ImatrixName is what
 	// the file's metadata calls it, Missing says what happens to tensors that
 	// it lacks: note, error or a type. MaxUnseen bounds the experts of one
@@ -157,10 +162,15 @@ type Output struct {
 	Format  string // gguf or kmcu
 	File    string // relative, stays inside -o
 	OutType string // gguf from a Hugging Face model without a convert step
-	Flash   int64  // kmcu: partition size in bytes, 0 for none
-	Align   string // kmcu: row (default) or none
-	MaxSeq  int64  // kmcu: overrides max_position_embeddings in the header, 0 for none
-	Pos     Pos
+	// SplitSize and SplitTensors bound the tensor bytes and the tensors of a
+	// gguf file; more are written as shards. 0 means no bound.
+	SplitSize     int64
+	SplitTensors  int64
+	NoTensorFirst bool   // the first shard has metadata only
+	Flash         int64  // kmcu: partition size in bytes, 0 for none
+	Align         string // kmcu: row (default) or none
+	MaxSeq        int64  // kmcu: overrides max_position_embeddings in the header, 0 for none
+	Pos           Pos
 }
 
 // Gate is a condition that the written artifact must meet. Params is the

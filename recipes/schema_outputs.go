@@ -11,6 +11,12 @@ func outputObjects() []*object {
 			fields: []field{
 				{key: "outtype", goName: "OutType", kind: kindChoice, choices: outTypes(), noDef: "f16", example: "bf16",
 					doc: "The outtype of the implied convert step. Only for a Hugging Face model that no step brings into GGUF form."},
+				{key: "split-max-size", goName: "SplitSize", kind: kindSize, limited: true, min: 1, max: 1 << 50, unit: "bytes", noDef: "one file", example: "2000MB",
+					doc: "The most bytes of tensors in one file. A larger model is written as shards, NAME-00001-of-00003.gguf and so on, as --split-max-size of convert_hf_to_gguf.py cuts it."},
+				{key: "split-max-tensors", goName: "SplitTensors", kind: kindInt, limited: true, min: 1, max: 1 << 30, unit: "tensors", noDef: "one file", example: "256",
+					doc: "The most tensors in one file, as --split-max-tensors."},
+				{key: "no-tensor-first-split", goName: "NoTensorFirst", kind: kindBool, def: "false", example: "true",
+					doc: "With a bound: the first shard holds the metadata and no tensor."},
 			},
 		},
 		{

@@ -69,10 +69,13 @@ func newApp(p *program) *cli.App {
 		// Errors are printed and turned into an exit code in program alone.
 		ExitErrHandler:  func(*cli.Context, error) {},
 		HideHelpCommand: true,
-		Metadata:        map[string]any{programKey: p},
+		// Regular expressions and names have commas.
+		DisableSliceFlagSeparator: true,
+		Metadata:                  map[string]any{programKey: p},
 		Commands: []*cli.Command{
 			buildCommand(),
 			planCommand(),
+			quantizeCommand(),
 			inspectCommand(),
 			verifyCommand(),
 			storeCommand(),

@@ -202,7 +202,7 @@ func sumBlob(ctx context.Context, b tensor.Blob) (digest.Digest, error) {
 
 // against compares with a source, after the steps that were declared.
 func (v *verifier) against(ctx context.Context, format verify.Format, got []*tensor.Tensor, record *fileRecord) (*verify.Report, error) {
-	src, err := v.source()
+	src, err := modelSource(v.c.String("against"), "--against ")
 	if err != nil {
 		return nil, err
 	}
@@ -298,10 +298,11 @@ func (v *verifier) compare(ctx context.Context, prj *pipeline.Project, format ve
 	return report, nil
 }
 
-// source reads --against.
-func (v *verifier) source() (recipes.Source, error) {
-	s := v.c.String("against")
-	src := recipes.Source{Name: "base"}
+// modelSource is the source that a command line names: a model folder, a GGUF
+// file, hf:ORG/NAME[@REVISION] or artifact:NAME. what says in errors where the
+// name stands.
+func modelSource(s, what string) (recipes.Source, error) {
+	src := recipes.Source{Name: recipes.BaseSource}
 	switch {
 	case strings.HasPrefix(s, "hf:"):
 		src.Kind, src.Value = recipes.SourceHF, strings.TrimPrefix(s, "hf:")
@@ -310,7 +311,7 @@ func (v *verifier) source() (recipes.Source, error) {
 	default:
 		st, err := os.Stat(s)
 		if errors.Is(err, fs.ErrNotExist) {
-			return src, usagef("--against %s: no such file or folder", s)
+			return src, usagef("%s%s: no such file or folder", what, s)
 		}
 		if err != nil {
 			return src, err

@@ -3,6 +3,7 @@ package gguf
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -41,13 +42,29 @@ func PlanSplit(stem string, meta *Metadata, tensors []TensorSpec, split SplitOpt
 		return nil, nil, err
 	}
 	cuts, warnings := cut(whole.Tensors, split)
-	n := len(cuts) - 1
-	if n == 1 {
+	if len(cuts) == 2 {
 		return []Shard{{Name: stem + ".gguf", Layout: whole}}, warnings, nil
 	}
-	if n > math.MaxUint16 || len(tensors) > math.MaxInt32 {
-		return nil, nil, fmt.Errorf("%w: %d shards of %d tensors, more than the split keys can count", ErrWrite, n, len(tensors))
+	shards, err = PlanShards(stem, meta, tensors, cuts, opt)
+	return shards, warnings, err
+}
+
+// PlanShards plans shards that are cut at given places: shard i has tensors
+// cuts[i] up to cuts[i+1]. A single shard has no split keys, only the name of
+// one.
+func PlanShards(stem string, meta *Metadata, tensors []TensorSpec, cuts []int, opt LayoutOptions) ([]Shard, error) {
+	n := len(cuts) - 1
+	if n < 1 || cuts[0] != 0 || cuts[n] != len(tensors) || !slices.IsSorted(cuts) {
+		return nil, fmt.Errorf("%w: cuts %v do not divide %d tensors", ErrWrite, cuts, len(tensors))
 	}
+	if n == 1 {
+		l, err := NewLayout(meta, tensors, opt)
+		return []Shard{{Name: SplitName(stem, 0, 1), Layout: l}}, err
+	}
+	if n > math.MaxUint16 || len(tensors) > math.MaxInt32 {
+		return nil, fmt.Errorf("%w: %d shards of %d tensors, more than the split keys can count", ErrWrite, n, len(tensors))
+	}
+	var shards []Shard
 	align, aligned := meta.Get(KeyAlignment)
 	for i := range n {
 		m := &Metadata{}
@@ -63,11 +80,11 @@ func PlanSplit(stem string, meta *Metadata, tensors []TensorSpec, split SplitOpt
 		m.Set(KeySplitTensors, Scalar(int32(len(tensors))))
 		l, err := NewLayout(m, tensors[cuts[i]:cuts[i+1]], opt)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		shards = append(shards, Shard{Name: SplitName(stem, i, n), First: cuts[i], Layout: l})
 	}
-	return shards, warnings, nil
+	return shards, nil
 }
 
 // cut gives the index of each shard's first tensor, and the number of tensors

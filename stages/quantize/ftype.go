@@ -3,6 +3,7 @@ package quantize
 import (
 	"fmt"
 	"sort"
+	"strconv"
 	"strings"
 
 	"quern/tensor"
@@ -69,6 +70,28 @@ func Presets() []string {
 	}
 	sort.Strings(out)
 	return out
+}
+
+// ParsePreset gives the name of a preset that is written in any letter case or
+// as its number.
+func ParsePreset(s string) (string, error) {
+	if n, err := strconv.ParseUint(s, 10, 31); err == nil {
+		for _, f := range ftypes {
+			if uint64(f.id) == n {
+				// The tool's table has the short name first.
+				for short, long := range aliases {
+					if long == f.name {
+						return short, nil
+					}
+				}
+				return f.name, nil
+			}
+		}
+	}
+	if _, err := presetByName(s); err != nil {
+		return "", err
+	}
+	return strings.ToUpper(s), nil
 }
 
 func presetByName(name string) (ftype, error) {

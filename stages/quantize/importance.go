@@ -53,6 +53,43 @@ func readImportance(ctx context.Context, p recipes.Quantize, sources []*pipeline
 	return &importance{src: src, m: m}, nil
 }
 
+// choose leaves the entries that include-weights and exclude-weights ask for,
+// and reports whether any are left: a matrix without entries counts as none.
+func (im *importance) choose(p recipes.Quantize) bool {
+	has := func(parts []string, name string) bool {
+		return slices.ContainsFunc(parts, func(s string) bool { return strings.Contains(name, s) })
+	}
+	m := *im.m
+	m.Entries = nil
+	for _, e := range im.m.Entries {
+		if has(p.ExcludeWeights, e.Name) || p.IncludeWeights != nil && !has(p.IncludeWeights, e.Name) {
+			continue
+		}
+		m.Entries = append(m.Entries, e)
+	}
+	im.m = &m
+	return len(m.Entries) > 0
+}
+
+// rename gives weights the names that pruning has given their tensors.
+func (im *importance) rename(old map[string]string) {
+	if im == nil {
+		return
+	}
+	sets := make(map[string][]float32, len(im.sets))
+	for name, w := range im.sets {
+		if _, ok := blockNumber(name); !ok {
+			sets[name] = w
+		}
+	}
+	for name, was := range old {
+		if w, ok := im.sets[was]; ok {
+			sets[name] = w
+		}
+	}
+	im.sets = sets
+}
+
 // fileName is the name of a source's only file.
 func fileName(s *pipeline.Source) string {
 	if len(s.Files) > 0 {
@@ -239,7 +276,11 @@ func (im *importance) lacks(name string, to tensor.Type) bool {
 func (s *Stage) weighed(im *importance, t *tensor.Tensor, p pick) (pick, error) {
 	if im == nil {
 		if s.needsImatrix(t.Name, p.to) {
-			return p, fmt.Errorf("tensor %s: %w: %s is unusable without one; name a source that has it with imatrix: in this step (llama-imatrix makes them)", t.Name, ErrImatrix, p.to)
+			if s.o.DryRun {
+				s.blind = append(s.blind, t.Name)
+				return p, nil
+			}
+			return p, fmt.Errorf("tensor %s: %w: %s is unusable without one; name a source that has it with imatrix: in this step, or a file with --imatrix (llama-imatrix makes them)", t.Name, ErrImatrix, p.to)
 		}
 		return p, nil
 	}

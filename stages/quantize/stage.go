@@ -8,12 +8,10 @@
 package quantize
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"quern/formats/gguf"
@@ -42,16 +40,18 @@ var (
 // Stage is the step.
 type Stage struct {
 	p recipes.Quantize
+	o Options
 
-	ft       ftype
-	pure     bool
-	strict   bool // no fallback but the recipe's
-	fallback tensor.Type
-	output   tensor.Type
-	embed    tensor.Type
-	rules    []rule
-	missing  tensor.Type // what tensors get that lack weights, Invalid for none
-	imatrix  bool        // there is one: the mixes differ
+	tensorTypes []tensorType
+	ft          ftype
+	pure        bool
+	strict      bool // no fallback but the recipe's
+	fallback    tensor.Type
+	output      tensor.Type
+	embed       tensor.Type
+	rules       []rule
+	missing     tensor.Type // what tensors get that lack weights, Invalid for none
+	blind       []string    // tensors that need weights and have none, in a dry run
 }
 
 type rule struct {
@@ -63,7 +63,7 @@ type rule struct {
 
 // New checks the parameters of a quantize step.
 func New(p recipes.Quantize) (*Stage, error) {
-	s := &Stage{p: p, pure: p.Pure, imatrix: p.Imatrix != ""}
+	s := &Stage{p: p, pure: p.Pure}
 	missing := p.Missing
 	if missing == "note" || missing == "error" {
 		missing = ""
@@ -119,8 +119,9 @@ func (s *Stage) Lossy() {}
 // intermediate is the outtype of the implied conversion. A float type is
 // reached in one rounding from the source.
 func (s *Stage) intermediate() string {
-	switch s.ft.def {
-	case tensor.F32, tensor.BF16:
+	switch {
+	case s.o.Copy:
+	case s.ft.def == tensor.F32, s.ft.def == tensor.BF16:
 		return strings.ToLower(s.ft.def.String())
 	}
 	return "f16"
@@ -136,9 +137,13 @@ func (s *Stage) Plan(ctx context.Context, in *model.Model) (*model.Model, error)
 func (s *Stage) PlanWith(ctx context.Context, in *model.Model, sources []*pipeline.Source) (*model.Model, error) {
 	var im *importance
 	var err error
+	s.blind = nil
 	if s.p.Imatrix != "" {
 		if im, err = readImportance(ctx, s.p, sources); err != nil {
 			return nil, err
+		}
+		if !im.choose(s.p) {
+			im = nil
 		}
 	}
 	if in.Form == model.HF {
@@ -156,8 +161,16 @@ func (s *Stage) PlanWith(ctx context.Context, in *model.Model, sources []*pipeli
 			return nil, err
 		}
 	}
-	order := visitOrder(in)
-	picks, err := s.assign(in, order)
+	layers := 0
+	if s.o.Prune != nil {
+		var old map[string]string
+		if in, old, layers, err = s.prune(in); err != nil {
+			return nil, err
+		}
+		im.rename(old)
+	}
+	order := s.visitOrder(in)
+	picks, err := s.assign(in, order, im != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -176,13 +189,33 @@ func (s *Stage) PlanWith(ctx context.Context, in *model.Model, sources []*pipeli
 				return nil, err
 			}
 			info.Reason = p.why
+		} else if t, err = s.cast(t, t.Type, nil); err != nil {
+			return nil, err
 		}
 		ts, infos = append(ts, t), append(infos, info)
 	}
-	meta, notes := s.metadata(in.Meta)
+	meta, notes, err := s.metadata(in)
+	if err != nil {
+		return nil, err
+	}
+	for _, kv := range s.o.Overrides {
+		meta.Delete(kv.Key)
+		meta.Append(kv.Key, kv.Value)
+	}
 	if im != nil {
 		im.metadata(meta, s.p.ImatrixName)
 		notes = append(notes, im.summary()...)
+	}
+	if layers > 0 {
+		arch, err := meta.Text("general.architecture")
+		if err != nil {
+			return nil, pipeline.SourceFault(err)
+		}
+		meta.Delete(arch + ".block_count")
+		meta.Append(arch+".block_count", gguf.Scalar(uint32(layers)))
+	}
+	if s.blind != nil {
+		notes = append(notes, model.Note{Text: fmt.Sprintf("%d tensors need an importance matrix, such as %s: give one with --imatrix", len(s.blind), s.blind[0])})
 	}
 	return in.WithMeta(meta).WithPlan(ts, infos).WithNotes(notes...), nil
 }
@@ -197,18 +230,18 @@ type pick struct {
 
 // assign decides every tensor, in the order given. The decision for one depends
 // on those before it.
-func (s *Stage) assign(in *model.Model, order []int) ([]pick, error) {
+func (s *Stage) assign(in *model.Model, order []int, imatrix bool) ([]pick, error) {
 	m, err := mixModelOf(in)
 	if err != nil {
 		return nil, pipeline.SourceFault(err)
 	}
-	m.imatrix = s.imatrix
+	m.imatrix = imatrix
 	x := &mixer{ft: s.ft, m: m}
 	used := make([]bool, len(s.rules))
 	picks := make([]pick, len(order))
 	for k, i := range order {
 		t := in.Tensors[i]
-		if !quantizable(t.Name, len(dropOnes(t.Shape))) {
+		if s.o.Copy || s.p.LeaveOutput && t.Name == "output.weight" || !quantizable(t.Name, len(dropOnes(t.Shape))) {
 			continue
 		}
 		p, err := s.choose(x, in, t, used)
@@ -253,8 +286,12 @@ func (r rule) String() string {
 func (s *Stage) choose(x *mixer, in *model.Model, t *tensor.Tensor, used []bool) (pick, error) {
 	row := t.Shape.RowLen()
 	first := s.firstRule(in, t.Name, used)
+	named, isNamed, err := s.tensorTypeOf(t.Name)
+	if err != nil {
+		return pick{}, err
+	}
 	switch {
-	case s.embed != tensor.Invalid && categoryOf(t.Name) == catEmbedding && (t.Name == "token_embd.weight" || first < 0):
+	case s.embed != tensor.Invalid && categoryOf(t.Name) == catEmbedding && (t.Name == "token_embd.weight" || first < 0 && !isNamed):
 		return pick{s.embed, "embedding-type", true}, nil
 	case s.output != tensor.Invalid && t.Name == "output.weight":
 		return pick{s.output, "output-type", true}, nil
@@ -266,6 +303,8 @@ func (s *Stage) choose(x *mixer, in *model.Model, t *tensor.Tensor, used []bool)
 	switch {
 	case first >= 0:
 		to, why = s.rules[first].t, "rule "+s.rules[first].String()
+	case isNamed && isQuantized(s.ft.def):
+		to, why = named.t, "tensor-type "+named.pattern
 	case s.pure || !isQuantized(s.ft.def):
 		// One type for everything.
 	default:
@@ -280,8 +319,8 @@ func (s *Stage) choose(x *mixer, in *model.Model, t *tensor.Tensor, used []bool)
 		}
 		to, why = x.pick(t.Name, row, experts)
 	}
-	to, why, err := s.fit(t, to, why)
-	return pick{to, why, first >= 0}, err
+	to, why, err = s.fit(t, to, why)
+	return pick{to, why, first >= 0 || isNamed}, err
 }
 
 func isQuantized(t tensor.Type) bool { return t.IsBlock() }
@@ -370,7 +409,7 @@ func (s *Stage) rowsError(t *tensor.Tensor, to tensor.Type) error {
 
 func (s *Stage) cast(t *tensor.Tensor, to tensor.Type, im *importance) (*tensor.Tensor, error) {
 	if t.Type == to {
-		return t, nil
+		return view.Cast(t, to, view.CastOptions{Check: true})
 	}
 	if isQuantized(t.Type) && !s.p.AllowRequantize {
 		return nil, fmt.Errorf("tensor %s: %w: it is %s and would become %s, with the errors of both; start from a float source, or set allow-requantize: true",
@@ -378,23 +417,6 @@ func (s *Stage) cast(t *tensor.Tensor, to tensor.Type, im *importance) (*tensor.
 	}
 	w, key := im.weightsFor(t, to)
 	return view.Cast(t, to, view.CastOptions{Weights: w, WeightsKey: key})
-}
-
-// visitOrder is llama-quantize's: tensors outside layers first, then layer by
-// layer, byte-wise by name within each. The file is written in this order.
-func visitOrder(in *model.Model) []int {
-	order := make([]int, len(in.Tensors))
-	layer := make([]int, len(in.Tensors))
-	for i, t := range in.Tensors {
-		order[i], layer[i] = i, -1
-		if n, ok := blockNumber(t.Name); ok {
-			layer[i] = n
-		}
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(layer[a], layer[b]), strings.Compare(in.Tensors[a].Name, in.Tensors[b].Name))
-	})
-	return order
 }
 
 // dropOnes leaves out outer axes of length 1, which llama.cpp does not write.
@@ -444,8 +466,15 @@ func mixModelOf(in *model.Model) (mixModel, error) {
 }
 
 // metadata is that of the input with llama-quantize's changes.
-func (s *Stage) metadata(in *gguf.Metadata) (*gguf.Metadata, []model.Note) {
-	out := in.Clone()
+func (s *Stage) metadata(in *model.Model) (*gguf.Metadata, []model.Note, error) {
+	id := s.ft.id
+	if s.o.Copy {
+		var err error
+		if id, err = copiedType(in); err != nil {
+			return nil, nil, pipeline.SourceFault(fmt.Errorf("general.file_type: %w", err))
+		}
+	}
+	out := in.Meta.Clone()
 	var notes []model.Note
 	for _, key := range []string{"general.quantization_version", "general.file_type", "split.no", "split.count", "split.tensors.count"} {
 		out.Delete(key)
@@ -457,6 +486,6 @@ func (s *Stage) metadata(in *gguf.Metadata) (*gguf.Metadata, []model.Note) {
 		}
 	}
 	out.Append("general.quantization_version", gguf.Scalar(uint32(2)))
-	out.Append("general.file_type", gguf.Scalar(s.ft.id))
-	return out, notes
+	out.Append("general.file_type", gguf.Scalar(id))
+	return out, notes, nil
 }

@@ -77,12 +77,12 @@ func (m typesModel) model() *model.Model {
 }
 
 // stageFor turns llama-quantize's options into a stage.
-func stageFor(t *testing.T, ftype string, options []string) (s *Stage, ok bool) {
+func stageFor(t *testing.T, ftype string, options []string) (s *Stage, imatrix bool) {
 	t.Helper()
 	p := recipes.Quantize{Preset: ftype}
-	imatrix := false
+	var o Options
 	for i := 0; i < len(options); i++ {
-		switch o := options[i]; o {
+		switch opt := options[i]; opt {
 		case "im":
 			imatrix = true
 		case "--pure":
@@ -96,20 +96,22 @@ func stageFor(t *testing.T, ftype string, options []string) (s *Stage, ok bool) 
 		case "--tensor-type":
 			i++
 			re, typ, _ := strings.Cut(options[i], "=")
-			// The tool matches without regard to case, by lowering the pattern.
-			p.Rules = append(p.Rules, recipes.Rule{Match: strings.ToLower(re), Type: typ})
+			tt, err := tensor.ParseType(typ)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.TensorTypes = append(o.TensorTypes, TensorType{Pattern: re, Type: tt})
 		case "--leave-output-tensor":
-			return nil, false // recipes have no such option
+			p.LeaveOutput = true
 		default:
-			t.Fatalf("option %q", o)
+			t.Fatalf("option %q", opt)
 		}
 	}
-	s, err := New(p)
+	s, err := NewWith(p, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.imatrix = imatrix
-	return s, true
+	return s, imatrix
 }
 
 // decided writes decisions as types.json does: a run-length list by role.
@@ -162,14 +164,11 @@ func TestDecisionsOfLlamaQuantize(t *testing.T) {
 	compared := 0
 	for _, m := range models {
 		in := m.model()
-		order := visitOrder(in)
+		order := (&Stage{}).visitOrder(in)
 		for _, r := range m.Results {
-			s, ok := stageFor(t, r.FType, r.Options)
-			if !ok {
-				continue
-			}
+			s, imatrix := stageFor(t, r.FType, r.Options)
 			name := fmt.Sprintf("%s: %s %v", m.Model, r.FType, r.Options)
-			picks, err := s.assign(in, order)
+			picks, err := s.assign(in, order, imatrix)
 			if fails := r.Types["error"]; fails != "" {
 				if err == nil {
 					t.Errorf("%s: the real tool fails (%s), this does not", name, fails)
@@ -181,11 +180,6 @@ func TestDecisionsOfLlamaQuantize(t *testing.T) {
 				continue
 			}
 			compared++
-			if !s.ft.def.IsBlock() && len(s.rules) > 0 {
-				// The tool ignores --tensor-type when its default is a float
-				// type, without a word. A rule of a recipe is never ignored.
-				continue
-			}
 			got := decided(in, order, picks)
 			for role, want := range r.Types {
 				if !strings.EqualFold(got[role], want) {
