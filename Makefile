@@ -38,7 +38,7 @@ cross: ## the platforms that releases are made for
 		echo $$p; CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -o /dev/null ./cmd/quern || exit 1; done
 
 bench: build ## speeds beside their yardsticks, see docs/benchmarks.md
-	$(GO) test -run '^$$' -bench . -benchtime 2s ./tensor/quant
+	$(GO) test -run '^$$' -bench . -benchtime 2s ./tensor/quant ./tensor/dot
 	$(GO) test -run '^$$' -bench . -benchtime 3x ./stages/all
 	sh internal/scripts/bench.sh
 

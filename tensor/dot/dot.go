@@ -41,6 +41,8 @@
 // each lane. Build tag noasm leaves it out, QUERN_NOASM=1 switches it off.
 package dot
 
+//go:generate go -C _gen run . -out ../kernels_amd64.s -stubs ../stubs_amd64.go -pkg dot
+
 import (
 	"errors"
 	"fmt"
