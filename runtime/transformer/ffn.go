@@ -31,7 +31,7 @@ func (s *session) gated(ctx context.Context, gate, up, down linear, part int, in
 	s.observe(up.matrix, part, in)
 	ffn := gate.rows
 	g, u := grow(&s.buf.gate, in.rows*ffn), grow(&s.buf.up, in.rows*ffn)
-	err := s.multiply(ctx, product{g, gate.matrix, part, gate.bias, in}, product{u, up.matrix, part, up.bias, in})
+	err := s.multiply(ctx, product{dst: g, m: gate.matrix, part: part, bias: gate.bias, in: in}, product{dst: u, m: up.matrix, part: part, bias: up.bias, in: in})
 	if err != nil {
 		return err
 	}
@@ -44,5 +44,5 @@ func (s *session) gated(ctx context.Context, gate, up, down linear, part int, in
 	}
 	mid := activations{g, in.rows, ffn}
 	s.observe(down.matrix, part, mid)
-	return s.multiply(ctx, product{out, down.matrix, part, down.bias, mid})
+	return s.multiply(ctx, product{dst: out, m: down.matrix, part: part, bias: down.bias, in: mid})
 }

@@ -7,6 +7,7 @@ import (
 	infer "quern/runtime"
 	"quern/runtime/num"
 	"quern/tensor"
+	"quern/tensor/dot"
 	"quern/tensor/quant"
 )
 
@@ -25,6 +26,9 @@ type matrix struct {
 	stride int
 	// data holds the whole tensor where the file is mapped, else nil.
 	data []byte
+	// q8 multiplies with activations of 8 bits; nil for types that have no such
+	// kernel.
+	q8 *dot.Kernel
 }
 
 // slicer is a blob whose bytes can be used in place.
@@ -50,6 +54,11 @@ func newMatrix(t *tensor.Tensor, parts, rows, cols, stride int) (*matrix, error)
 			return nil, fmt.Errorf("%w: tensor %s is %v, its settings ask for %v", infer.ErrModel, t.Name, t.Shape, want)
 		}
 	}
+	if f := dot.FormatOf(t.Type); f != dot.F32 && stride == 0 {
+		if m.q8, err = dot.New(t.Type, cols, f); err != nil {
+			return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
+		}
+	}
 	if s, ok := t.Src.(*tensor.Section); ok {
 		if b, ok := s.Blob.(slicer); ok {
 			m.data = b.Slice(s.Offset, t.Bytes())
@@ -62,6 +71,7 @@ func newMatrix(t *tensor.Tensor, parts, rows, cols, stride int) (*matrix, error)
 type scratch struct {
 	packed []byte
 	values []float32
+	dot    dot.Scratch
 }
 
 // packed gives the bytes of whole blocks that hold rows first to first+n-1 of a

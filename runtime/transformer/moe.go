@@ -25,7 +25,7 @@ func (s *session) mixture(ctx context.Context, l *layer, in activations, out []f
 	p, b := s.m.p, &s.buf.moe
 	s.observe(l.router.matrix, 0, in)
 	probs := grow(&b.probs, in.rows*p.experts)
-	if err := s.multiply(ctx, product{probs, l.router.matrix, 0, l.router.bias, in}); err != nil {
+	if err := s.multiply(ctx, product{dst: probs, m: l.router.matrix, bias: l.router.bias, in: in}); err != nil {
 		return err
 	}
 	chosen, weights := grow(&b.chosen, in.rows*p.used), grow(&b.weights, in.rows*p.used)
@@ -113,7 +113,7 @@ func (s *session) shared(ctx context.Context, l *layer, in activations, out []fl
 	if l.sharedGate != nil {
 		much := grow(&b.probs, in.rows)
 		s.observe(l.sharedGate, 0, in)
-		if err := s.multiply(ctx, product{much, l.sharedGate, 0, nil, in}); err != nil {
+		if err := s.multiply(ctx, product{dst: much, m: l.sharedGate, in: in}); err != nil {
 			return err
 		}
 		for t, v := range much {

@@ -8,6 +8,7 @@ import (
 
 	infer "quern/runtime"
 	"quern/runtime/num"
+	"quern/tensor/dot"
 )
 
 // team runs pieces of work on a number of goroutines. Which of them does a piece
@@ -90,17 +91,26 @@ type product struct {
 	part int
 	bias []float32
 	in   activations
+	// packed are the activations in 8 bits, nil to multiply in float32.
+	packed *dot.Batch
 }
 
-// kernel multiplies rows first to first+n-1 of a product's matrix.
-type kernel interface {
-	rows(ctx context.Context, p *product, first, n int, s *scratch) error
-}
+// pieceValues is how many weights are taken at once: what a second-level cache
+// holds in float32, with room for activations.
+const pieceValues = 32 << 10
 
-// exact decodes the weights and keeps everything in float32.
-type exact struct{}
+// piece is the number of rows that are multiplied at once, a multiple of 8.
+func (m *matrix) piece() int { return max(pieceValues/m.cols&^7, 8) }
 
-func (exact) rows(ctx context.Context, p *product, first, n int, s *scratch) error {
+// rows multiplies rows first to first+n-1 of the matrix.
+func (p *product) rows(ctx context.Context, first, n int, s *scratch) error {
+	if p.packed != nil {
+		b, _, err := p.m.packed(ctx, p.part, first, n, s)
+		if err != nil {
+			return err
+		}
+		return p.m.q8.Mul(p.dst[first:], p.m.rows, b, p.packed, &s.dot)
+	}
 	w, err := p.m.decode(ctx, p.part, first, n, s)
 	if err != nil {
 		return err
@@ -109,18 +119,26 @@ func (exact) rows(ctx context.Context, p *product, first, n int, s *scratch) err
 	return nil
 }
 
-// pieceValues is how many weights are decoded at once: what fits a second-level
-// cache with room for activations.
-const pieceValues = 32 << 10
-
-// piece is the number of rows that are multiplied at once, a multiple of 4.
-func (m *matrix) piece() int { return max(pieceValues/m.cols&^3, 4) }
-
 // multiply computes products, sharing the rows of all of them among the workers.
 func (s *session) multiply(ctx context.Context, list ...product) error {
 	total := 0
-	for _, p := range list {
+	for i := range list {
+		p := &list[i]
 		total += (p.m.rows + p.m.piece() - 1) / p.m.piece()
+		if s.act != infer.Q8 || p.m.q8 == nil {
+			continue
+		}
+		for _, before := range list[:i] {
+			if before.packed != nil && before.packed.Format() == p.m.q8.Format() && &before.in.x[0] == &p.in.x[0] {
+				p.packed = before.packed
+			}
+		}
+		if p.packed == nil {
+			var err error
+			if p.packed, err = s.pack(ctx, i, p); err != nil {
+				return err
+			}
+		}
 	}
 	return s.team.each(ctx, total, func(i int, sc *scratch) error {
 		for j := range list {
@@ -132,7 +150,7 @@ func (s *session) multiply(ctx context.Context, list ...product) error {
 			}
 			first := i * piece
 			n := min(piece, p.m.rows-first)
-			if err := s.kernel.rows(ctx, p, first, n, sc); err != nil {
+			if err := p.rows(ctx, first, n, sc); err != nil {
 				return err
 			}
 			if p.bias != nil {
@@ -141,6 +159,38 @@ func (s *session) multiply(ctx context.Context, list ...product) error {
 				}
 			}
 			return nil
+		}
+		return nil
+	})
+}
+
+// batchKey tells the memory of packed activations apart. place keeps those of one
+// call of multiply from sharing it.
+type batchKey struct {
+	place, width int
+	format       dot.Format
+}
+
+// pack rounds the activations of a product to 8 bits.
+func (s *session) pack(ctx context.Context, place int, p *product) (*dot.Batch, error) {
+	key := batchKey{place, p.m.cols, p.m.q8.Format()}
+	b := s.packed[key]
+	if b == nil {
+		var err error
+		if b, err = dot.NewBatch(key.format, key.width, batch); err != nil {
+			return nil, err
+		}
+		s.packed[key] = b
+	}
+	if err := b.Reset(p.in.rows); err != nil {
+		return nil, err
+	}
+	const rows = 8
+	return b, s.team.each(ctx, (p.in.rows+rows-1)/rows, func(i int, _ *scratch) error {
+		for t := i * rows; t < min((i+1)*rows, p.in.rows); t++ {
+			if err := b.SetRow(t, p.in.row(t)); err != nil {
+				return err
+			}
 		}
 		return nil
 	})

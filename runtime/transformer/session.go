@@ -7,6 +7,7 @@ import (
 
 	infer "quern/runtime"
 	"quern/runtime/num"
+	"quern/tensor/dot"
 )
 
 // batch is the number of tokens that go through the layers together.
@@ -19,7 +20,8 @@ const logitValues = 4 << 20
 type session struct {
 	m        *Model
 	team     *team
-	kernel   kernel
+	act      infer.Act
+	packed   map[batchKey]*dot.Batch
 	observer infer.Observer
 	context  int
 	n        int // tokens seen
@@ -48,16 +50,13 @@ type buffers struct {
 
 // NewSession starts an empty text.
 func (m *Model) NewSession(opt infer.SessionOptions) (infer.Session, error) {
-	s := &session{m: m, team: newTeam(opt.Jobs), observer: opt.Observe, context: opt.Context, caches: make([]cache, m.p.layers)}
+	s := &session{m: m, team: newTeam(opt.Jobs), act: opt.Act, packed: map[batchKey]*dot.Batch{}, observer: opt.Observe, context: opt.Context, caches: make([]cache, m.p.layers)}
 	if s.context <= 0 {
 		if s.context = m.p.context; s.context <= 0 {
 			s.context = 2048
 		}
 	}
-	switch opt.Act {
-	case infer.Exact:
-		s.kernel = exact{}
-	default:
+	if s.act != infer.Exact && s.act != infer.Q8 {
 		return nil, fmt.Errorf("%w: arithmetic %v", infer.ErrUnsupported, opt.Act)
 	}
 	g := *m.p.global
