@@ -128,18 +128,22 @@ func dropSpaces(s string) string {
 // A Stream turns ids into text one by one, holding back the bytes of a
 // character until it is whole.
 type Stream struct {
-	t       *Tokenizer
-	special bool
-	held    []byte
+	piece func(id int32) string
+	held  []byte
 }
 
 // NewStream starts a stream; special keeps the texts of control tokens.
-func (t *Tokenizer) NewStream(special bool) *Stream { return &Stream{t: t, special: special} }
+func (t *Tokenizer) NewStream(special bool) *Stream {
+	return StreamOf(func(id int32) string { return t.Piece(id, special) })
+}
+
+// StreamOf starts a stream of the pieces of any tokenizer.
+func StreamOf(piece func(id int32) string) *Stream { return &Stream{piece: piece} }
 
 // Next gives the text that an id completes. It is always UTF-8: bytes that can
 // be no character become U+FFFD.
 func (s *Stream) Next(id int32) string {
-	s.held = append(s.held, s.t.Piece(id, s.special)...)
+	s.held = append(s.held, s.piece(id)...)
 	whole := len(s.held) - openTail(s.held)
 	out := lossyUTF8(string(s.held[:whole]))
 	s.held = append(s.held[:0], s.held[whole:]...)

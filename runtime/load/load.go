@@ -15,6 +15,7 @@ import (
 	"quern/runtime/mapped"
 	"quern/runtime/transformer"
 	"quern/tensor"
+	"quern/tokenizer"
 )
 
 // Open opens a GGUF file (all shards of a split one), a KMCU file or a Hugging
@@ -88,4 +89,32 @@ func openFolder(ctx context.Context, path string) (infer.Model, error) {
 	}
 	m.Closers = append(m.Closers, d.close)
 	return m, nil
+}
+
+// Tokenizer opens the tokenizer alone, of a file that need not hold weights.
+func Tokenizer(ctx context.Context, path string) (_ infer.Tokenizer, err error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !st.IsDir() {
+		f, err := mapped.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		if g, gerr := gguf.Open(ctx, filepath.Base(path), f, gguf.Options{Partial: true}); gerr == nil {
+			v, err := tokenizer.FromGGUF(g.Meta)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
+			return tokenizer.New(v)
+		}
+	}
+	m, err := Open(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	return m.Tokenizer()
 }

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"quern/internal/atomicfile"
+	"quern/pipeline"
+	infer "quern/runtime"
+	"quern/runtime/load"
+)
+
+// modelFlags are those of all commands that run a model.
+func modelFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.IntFlag{Name: "context", Aliases: []string{"c"}, Usage: "room for this many `TOKENS`; 0 means what the command or the model has by default"},
+		&cli.StringFlag{Name: "act", Value: "exact", Usage: "activations: exact (float32) or q8 (8 bits, as the kernels of devices compute)"},
+		&cli.IntFlag{Name: "jobs", Aliases: []string{"j"}, Usage: "workers; 0 means one a CPU; the result does not depend on it"},
+		jsonFlag(),
+	}
+}
+
+// sessionOptions reads modelFlags.
+func sessionOptions(c *cli.Context) (infer.SessionOptions, error) {
+	opt := infer.SessionOptions{Context: c.Int("context")}
+	if opt.Context < 0 {
+		return opt, usagef("--context %d: a number of tokens, or 0", opt.Context)
+	}
+	var err error
+	if opt.Act, err = infer.ParseAct(c.String("act")); err != nil {
+		return opt, usagef("--act: %v", err)
+	}
+	opt.Jobs, err = jobs(c)
+	return opt, err
+}
+
+// openModel opens the model that is the command's first argument.
+func openModel(ctx context.Context, path string) (infer.Model, error) {
+	m, err := load.Open(ctx, path)
+	if err != nil {
+		return nil, pipeline.SourceFault(err)
+	}
+	return m, nil
+}
+
+// readText reads the text file that a flag names; "-" is standard input.
+func readText(c *cli.Context, flag string) ([]byte, error) {
+	name := c.String(flag)
+	switch name {
+	case "":
+		return nil, usagef("%s: --%s is missing: a text file", c.Command.Name, flag)
+	case "-":
+		return io.ReadAll(c.App.Reader)
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, pipeline.SourceFault(err)
+	}
+	return b, nil
+}
+
+// parseIDs reads token ids between commas or spaces.
+func parseIDs(flag, s string) ([]int32, error) {
+	words := strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' })
+	ids := make([]int32, len(words))
+	for i, w := range words {
+		n, err := strconv.ParseInt(w, 10, 32)
+		if err != nil || n < 0 {
+			return nil, usagef("--%s: %q is no token id", flag, w)
+		}
+		ids[i] = int32(n)
+	}
+	if len(ids) == 0 {
+		return nil, usagef("--%s: no token ids", flag)
+	}
+	return ids, nil
+}
+
+func joinIDs(ids []int32) string {
+	var b strings.Builder
+	for i, id := range ids {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(int(id)))
+	}
+	return b.String()
+}
+
+// writeOutput writes a file that write fills, whole or not at all. The model it
+// is made of must not be that file.
+func writeOutput(c *cli.Context, path, model string, write func(w io.Writer) error) (err error) {
+	if a, err := os.Stat(path); err == nil {
+		if b, err := os.Stat(model); err == nil && os.SameFile(a, b) {
+			return fmt.Errorf("%w: %s is the model itself", pipeline.ErrSameFile, path)
+		}
+	}
+	if err := makeParent(path); err != nil {
+		return err
+	}
+	f, err := atomicfile.Create(path, atomicfile.Options{Before: programOf(c).hooks.before})
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	if err := write(f); err != nil {
+		return err
+	}
+	return f.Commit()
+}
+
+// modelName is what documents call the model.
+func modelName(path string) string { return filepath.Base(filepath.Clean(path)) }

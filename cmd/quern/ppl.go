@@ -1,0 +1,198 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	"quern/pipeline"
+	infer "quern/runtime"
+	"quern/runtime/generate"
+	"quern/runtime/score"
+)
+
+func pplCommand() *cli.Command {
+	flags := []cli.Flag{
+		&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "the text `FILE`; - reads standard input"},
+		&cli.IntFlag{Name: "chunks", Usage: "use at most this many chunks of the text; 0 means all"},
+		&cli.StringFlag{Name: "base", Usage: "also say how far the probabilities are from those of another `MODEL`"},
+		progressFlag(),
+	}
+	return &cli.Command{
+		Name:      "ppl",
+		Usage:     "measure how well a model foretells a text",
+		ArgsUsage: "FILE|FOLDER",
+		Description: "The perplexity is counted exactly as llama-perplexity does it, in chunks of 512 tokens unless --context says\n" +
+			"otherwise; with it come bits per byte, which models of different vocabularies can be compared by.",
+		Flags:  slices.Concat(flags, modelFlags()),
+		Action: runPPL,
+	}
+}
+
+// pplDoc is the document of quern ppl --json.
+type pplDoc struct {
+	Model string `json:"model"`
+	score.Perplexity
+	Base       string            `json:"base,omitempty"`
+	Divergence *score.Divergence `json:"divergence,omitempty"`
+}
+
+func runPPL(c *cli.Context) (err error) {
+	path, err := oneArg(c, "a model")
+	if err != nil {
+		return err
+	}
+	so, err := sessionOptions(c)
+	if err != nil {
+		return err
+	}
+	if c.Int("chunks") < 0 {
+		return usagef("--chunks %d: a number of chunks, or 0", c.Int("chunks"))
+	}
+	rep, err := newReporter(c)
+	if err != nil {
+		return err
+	}
+	defer rep.Close()
+	text, err := readText(c, "file")
+	if err != nil {
+		return err
+	}
+	m, err := openModel(c.Context, path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	opt := score.Options{Context: so.Context, Chunks: c.Int("chunks"), Jobs: so.Jobs, Act: so.Act}
+	opt.Progress = func(done, total int, ppl float64) {
+		rep.Event(pipeline.Event{Kind: pipeline.EventPhase, Message: fmt.Sprintf("chunk %d of %d: perplexity %.4f", done, total, ppl)})
+	}
+	p, err := score.Measure(c.Context, m, text, opt)
+	if err != nil {
+		return shortText(err)
+	}
+	doc := pplDoc{Model: modelName(path), Perplexity: *p}
+	if base := c.String("base"); base != "" {
+		b, err := openModel(c.Context, base)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, b.Close()) }()
+		doc.Base = modelName(base)
+		if doc.Divergence, err = score.Diverge(c.Context, b, m, text, opt); err != nil {
+			return err
+		}
+	}
+	if c.Bool("json") {
+		return printJSON(c, doc)
+	}
+	w := c.App.Writer
+	fmt.Fprintf(w, "perplexity     %.4f +/- %.5f\nbits per byte  %.5f\nscored         %d tokens, %d bytes, %d chunks of %d tokens\n",
+		p.Perplexity, p.Error, p.BitsPerByte, p.Scored, p.Bytes, p.Chunks, p.Context)
+	if d := doc.Divergence; d != nil {
+		_, err = fmt.Fprintf(w, "divergence     %.6f nats from %s (at most %.4f); the same best token at %.2f %% of the places\n", d.Mean, doc.Base, d.Max, 100*d.SameTop)
+	}
+	return err
+}
+
+// shortText makes a text that is too short bad usage.
+func shortText(err error) error {
+	if errors.Is(err, score.ErrShort) {
+		return usagef("%v", err)
+	}
+	return err
+}
+
+func loopsCommand() *cli.Command {
+	flags := []cli.Flag{
+		&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "take the prompts from a text `FILE`; - reads standard input"},
+		&cli.IntFlag{Name: "answers", Value: 16, Usage: "make this many answers"},
+		&cli.IntFlag{Name: "n", Value: 256, Usage: "let each have at most this many `TOKENS`"},
+		&cli.IntFlag{Name: "prompt-length", Value: 16, Usage: "take prompts of this many `TOKENS`, at equal distances"},
+		&cli.Float64Flag{Name: "max", Value: 1, Usage: "fail, with exit code 3, when a larger `SHARE` of the answers loops"},
+		progressFlag(),
+	}
+	return &cli.Command{
+		Name:      "loops",
+		Usage:     "count the long answers that end in a loop",
+		ArgsUsage: "FILE|FOLDER",
+		Description: "An answer loops when its end is one piece at least three times over, 24 tokens or more. Perplexity does not see\n" +
+			"this: a damaged model may foretell a good text well and still not write one.",
+		Flags:  slices.Concat(flags, samplingFlags(), modelFlags()),
+		Action: runLoops,
+	}
+}
+
+// loopsDoc is the document of quern loops --json.
+type loopsDoc struct {
+	Model string `json:"model"`
+	generate.Loops
+}
+
+func runLoops(c *cli.Context) (err error) {
+	path, err := oneArg(c, "a model")
+	if err != nil {
+		return err
+	}
+	so, err := sessionOptions(c)
+	if err != nil {
+		return err
+	}
+	for _, f := range []string{"answers", "n", "prompt-length"} {
+		if c.Int(f) < 1 {
+			return usagef("%s %d: a number above 0", dashes(f), c.Int(f))
+		}
+	}
+	rep, err := newReporter(c)
+	if err != nil {
+		return err
+	}
+	defer rep.Close()
+	text, err := readText(c, "file")
+	if err != nil {
+		return err
+	}
+	m, err := openModel(c.Context, path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	var tok infer.Tokenizer
+	if tok, err = m.Tokenizer(); err != nil {
+		return err
+	}
+	opt := generate.LoopOptions{Answers: c.Int("answers"), Tokens: c.Int("n"), Prompt: c.Int("prompt-length"), Jobs: so.Jobs, Act: so.Act}
+	if opt.Sampling, err = sampling(c, tok); err != nil {
+		return err
+	}
+	opt.Progress = func(done, total int) {
+		rep.Event(pipeline.Event{Kind: pipeline.EventPhase, Message: fmt.Sprintf("answer %d of %d", done, total)})
+	}
+	l, err := generate.TestLoops(c.Context, m, string(text), opt)
+	if err != nil {
+		return err
+	}
+	if l.Share > c.Float64("max") {
+		err = fmt.Errorf("%w: %d of %d answers end in a loop, a share of %.3f; at most %.3f is allowed", errVerify, l.Looped, len(l.Answers), l.Share, c.Float64("max"))
+	}
+	if c.Bool("json") {
+		return errors.Join(err, printJSON(c, loopsDoc{modelName(path), *l}))
+	}
+	for i, a := range l.Answers {
+		if a.Period > 0 {
+			fmt.Fprintf(c.App.Writer, "answer %d, to %q, repeats %d tokens: %q\n", i+1, a.Prompt, a.Period, tail(a.Text, 120))
+		}
+	}
+	fmt.Fprintf(c.App.Writer, "%d of %d answers end in a loop\n", l.Looped, len(l.Answers))
+	return err
+}
+
+// tail is the end of a text, in whole characters.
+func tail(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return "..." + string(r[len(r)-n:])
+	}
+	return s
+}

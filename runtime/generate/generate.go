@@ -1,0 +1,82 @@
+package generate
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	infer "quern/runtime"
+)
+
+// Stop says why an answer ended.
+type Stop string
+
+// The reasons.
+const (
+	StopEnd     Stop = "end"     // the model said so
+	StopLength  Stop = "length"  // as many tokens as were asked for
+	StopContext Stop = "context" // no room was left
+)
+
+// Options steer Run. The zero value goes on to the end of the context.
+type Options struct {
+	Sampling
+	// Max is the most tokens that are made, 0 for as many as fit.
+	Max int
+	// End reports ids that end the answer; nil for none. Such an id is not part
+	// of the answer.
+	End func(id int32) bool
+	// Each is told every token as it is made; an error of it stops. May be nil.
+	Each func(id int32) error
+}
+
+// Answer is what a model made of a prompt.
+type Answer struct {
+	Tokens []int32
+	Stop   Stop
+	// Prompt and Making are the time that reading the prompt and making the
+	// tokens took.
+	Prompt, Making time.Duration
+}
+
+// Run evaluates a prompt, which must not be empty, and lets the model go on. On
+// an error it comes with what was made until then.
+func Run(ctx context.Context, s infer.Session, prompt []int32, opt Options) (*Answer, error) {
+	a := &Answer{Tokens: []int32{}, Stop: StopLength}
+	sampler, err := NewSampler(opt.Sampling, prompt)
+	if err != nil {
+		return a, err
+	}
+	start := time.Now()
+	logits, err := infer.Last(ctx, s, prompt, nil)
+	a.Prompt = time.Since(start)
+	start = time.Now()
+	defer func() { a.Making = time.Since(start) }()
+	for err == nil && (opt.Max <= 0 || len(a.Tokens) < opt.Max) {
+		id, err := sampler.Next(logits)
+		if err != nil {
+			return a, err
+		}
+		if opt.End != nil && opt.End(id) {
+			a.Stop = StopEnd
+			return a, nil
+		}
+		a.Tokens = append(a.Tokens, id)
+		if opt.Each != nil {
+			if err := opt.Each(id); err != nil {
+				return a, err
+			}
+		}
+		if len(a.Tokens) == opt.Max {
+			break
+		}
+		if logits, err = infer.Last(ctx, s, []int32{id}, logits); err != nil {
+			if errors.Is(err, infer.ErrContext) {
+				a.Stop = StopContext
+				return a, nil
+			}
+			return a, err
+		}
+	}
+	return a, err
+}

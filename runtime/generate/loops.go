@@ -1,0 +1,121 @@
+package generate
+
+import (
+	"context"
+	"fmt"
+
+	infer "quern/runtime"
+	"quern/tokenizer"
+)
+
+// A loop is a text whose end is one piece, at least loopTimes times over and at
+// least loopTokens long together. Perplexity does not see it: a damaged model may
+// foretell a good text well and still not write one.
+const (
+	loopTimes  = 3
+	loopTokens = 24
+)
+
+// Loop finds the piece that a text ends with again and again: its length in
+// tokens, or 0. Of several the shortest counts.
+func Loop(ids []int32) int {
+	for period := 1; period*loopTimes <= len(ids); period++ {
+		same := 0
+		for i := len(ids) - 1; i >= period && ids[i] == ids[i-period]; i-- {
+			same++
+		}
+		if whole := same + period; whole >= period*loopTimes && whole >= loopTokens {
+			return period
+		}
+	}
+	return 0
+}
+
+// LoopOptions steer TestLoops. The zero value is right for most.
+type LoopOptions struct {
+	Sampling
+	// Answers is how many are made, 0 for 16.
+	Answers int
+	// Tokens is the length of an answer, 0 for 256.
+	Tokens int
+	// Prompt is the length of a prompt in tokens, 0 for 16.
+	Prompt int
+	Jobs   int
+	Act    infer.Act
+	// Progress is told after each answer; it may be nil.
+	Progress func(done, total int)
+}
+
+// Loops is the outcome of a test of long answers.
+type Loops struct {
+	Answers []LoopAnswer `json:"answers"`
+	// Looped is how many ended in a loop, Share their part of all.
+	Looped int     `json:"looped"`
+	Share  float64 `json:"share"`
+}
+
+// LoopAnswer is one of them.
+type LoopAnswer struct {
+	Prompt string `json:"prompt"`
+	Text   string `json:"text"`
+	Tokens int    `json:"tokens"`
+	Stop   Stop   `json:"stop"`
+	// Period is the length of the piece that repeats, 0 for no loop.
+	Period int `json:"period"`
+}
+
+// TestLoops lets a model go on from prompts that are taken from a text at equal
+// distances, and counts the answers that end in a loop.
+func TestLoops(ctx context.Context, m infer.Model, text string, opt LoopOptions) (*Loops, error) {
+	for _, d := range []struct {
+		v   *int
+		def int
+	}{{&opt.Answers, 16}, {&opt.Tokens, 256}, {&opt.Prompt, 16}} {
+		if *d.v <= 0 {
+			*d.v = d.def
+		}
+	}
+	tok, err := m.Tokenizer()
+	if err != nil {
+		return nil, err
+	}
+	ids, err := tok.Encode(text, tokenizer.EncodeOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if len(ids) < opt.Prompt+opt.Answers-1 {
+		return nil, fmt.Errorf("a text of %d tokens has no %d prompts of %d; give more text", len(ids), opt.Answers, opt.Prompt)
+	}
+	out := &Loops{}
+	for i := range opt.Answers {
+		at := 0
+		if opt.Answers > 1 {
+			at = i * (len(ids) - opt.Prompt) / (opt.Answers - 1)
+		}
+		prompt := ids[at : at+opt.Prompt : at+opt.Prompt]
+		var all []int32
+		if tok.AddsBOS() {
+			all = append(all, tok.BOS())
+		}
+		all = append(all, prompt...)
+		s, err := m.NewSession(infer.SessionOptions{Context: len(all) + opt.Tokens, Jobs: opt.Jobs, Act: opt.Act})
+		if err != nil {
+			return nil, err
+		}
+		a, err := Run(ctx, s, all, Options{Sampling: opt.Sampling, Max: opt.Tokens, End: tok.IsEnd})
+		if err != nil {
+			return nil, fmt.Errorf("answer %d of %d: %w", i+1, opt.Answers, err)
+		}
+		la := LoopAnswer{Prompt: tok.Decode(prompt, tokenizer.DecodeOptions{}), Text: tok.Decode(a.Tokens, tokenizer.DecodeOptions{}),
+			Tokens: len(a.Tokens), Stop: a.Stop, Period: Loop(a.Tokens)}
+		if la.Period > 0 {
+			out.Looped++
+		}
+		out.Answers = append(out.Answers, la)
+		if opt.Progress != nil {
+			opt.Progress(i+1, opt.Answers)
+		}
+	}
+	out.Share = float64(out.Looped) / float64(len(out.Answers))
+	return out, nil
+}
