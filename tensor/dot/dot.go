@@ -33,9 +33,9 @@
 // NVFP4 has a scale for each 16 values and so two such terms in a unit of 32.
 //
 // With float32 activations the weights are decoded to float32 by package quant.
-// Eight lanes take consecutive groups of 8 products, lane l += w[8i+l]*x[8i+l],
-// the lanes are added as ((0+4)+(2+6))+((1+5)+(3+7)), and the products of a last
-// partial group follow in sequence.
+// Eight lanes take their products in turn, lane l those of values l, l+8, l+16
+// and so on, and are added as ((0+4)+(2+6))+((1+5)+(3+7)). It is the order of
+// package runtime/num.
 //
 // Vector code runs over several rows or tokens at once and does the same in
 // each lane. Build tag noasm leaves it out, QUERN_NOASM=1 switches it off.

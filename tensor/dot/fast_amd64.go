@@ -124,25 +124,23 @@ func sumSingle(k kind, acc *[8]float32, t *tile, p piece, units int) {
 }
 
 func dotFloats(dst []float32, stride, n int, rows, x []float32, width int) {
-	tokens, groups := len(x)/width, width/lanes
-	if !useAVX2 || groups == 0 {
+	if !useAVX2 {
 		dotFloatsScalar(dst, stride, n, rows, x, width)
 		return
 	}
-	end := groups * lanes
+	tokens := len(x) / width
 	for t := 0; t < tokens; t += 2 {
 		var sums [2 * floatRows]float32
-		count := 2
-		if t+1 < tokens {
-			dotFloatsTwoAVX2(&sums[0], &rows[0], &x[t*width], width, groups)
+		count := min(tokens-t, 2)
+		if count == 2 {
+			dotFloatsTwoAVX2(&sums[0], &rows[0], &x[t*width], width)
 		} else {
-			count = 1
-			dotFloatsAVX2(&sums[0], &rows[0], &x[t*width], width, groups)
+			dotFloatsAVX2(&sums[0], &rows[0], &x[t*width], width)
 		}
 		for c := range count {
-			out, x := dst[(t+c)*stride:][:n], x[(t+c)*width+end:(t+c+1)*width]
+			out := dst[(t+c)*stride:][:n]
 			for i := range out {
-				out[i] = number(tail(sums[c*floatRows+i], rows[i*width+end:(i+1)*width], x))
+				out[i] = number(sums[c*floatRows+i])
 			}
 		}
 	}

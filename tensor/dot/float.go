@@ -35,25 +35,15 @@ func dotFloatsScalar(dst []float32, stride, n int, rows, x []float32, width int)
 // dotFloat is the product of two rows in the package's order.
 func dotFloat(w, x []float32) float32 {
 	var l [lanes]float32
-	n := len(x) &^ (lanes - 1)
-	for i := 0; i < n; i += lanes {
-		a, b := (*[lanes]float32)(w[i:]), (*[lanes]float32)(x[i:])
+	for len(x) >= lanes {
+		a, b := (*[lanes]float32)(w), (*[lanes]float32)(x)
 		for j := range l {
 			l[j] += float32(a[j] * b[j])
 		}
+		w, x = w[lanes:], x[lanes:]
 	}
-	return tail(treeSum(&l), w[n:], x[n:])
-}
-
-// treeSum adds the lanes of a vector.
-func treeSum(l *[lanes]float32) float32 {
+	for j := range x {
+		l[j] += float32(w[j] * x[j])
+	}
 	return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]))
-}
-
-// tail adds the products of a last partial group.
-func tail(sum float32, w, x []float32) float32 {
-	for i := range x {
-		sum += float32(w[i] * x[i])
-	}
-	return sum
 }

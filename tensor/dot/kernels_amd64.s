@@ -3490,41 +3490,69 @@ odd:
 	MOVB AL, ret+32(FP)
 	RET
 
-// func dotFloatsAVX2(dst *float32, rows *float32, x *float32, width int, groups int)
+// func dotFloatsAVX2(dst *float32, rows *float32, x *float32, width int)
 // Requires: AVX
-TEXT ·dotFloatsAVX2(SB), NOSPLIT, $0-40
+TEXT ·dotFloatsAVX2(SB), NOSPLIT, $0-32
 	MOVQ   dst+0(FP), AX
 	MOVQ   x+16(FP), CX
 	MOVQ   width+24(FP), DX
-	MOVQ   groups+32(FP), BX
+	MOVQ   DX, BX
+	SHRQ   $0x03, BX
+	MOVQ   DX, SI
+	ANDQ   $0x00000007, SI
 	SHLQ   $0x02, DX
-	MOVQ   rows+8(FP), SI
-	LEAQ   (SI)(DX*1), DI
+	MOVQ   rows+8(FP), DI
 	LEAQ   (DI)(DX*1), R8
-	LEAQ   (R8)(DX*1), DX
+	LEAQ   (R8)(DX*1), R9
+	LEAQ   (R9)(DX*1), R10
+	LEAQ   (CX)(DX*1), DX
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	XORQ   R9, R9
+	XORQ   DX, DX
+	TESTQ  BX, BX
+	JZ     rest
 
 loop:
-	VMOVUPS      (CX)(R9*1), Y4
-	VMOVUPS      (SI)(R9*1), Y5
-	VMULPS       Y5, Y4, Y5
-	VADDPS       Y5, Y0, Y0
-	VMOVUPS      (DI)(R9*1), Y5
-	VMULPS       Y5, Y4, Y5
-	VADDPS       Y5, Y1, Y1
-	VMOVUPS      (R8)(R9*1), Y5
-	VMULPS       Y5, Y4, Y5
-	VADDPS       Y5, Y2, Y2
-	VMOVUPS      (DX)(R9*1), Y5
-	VMULPS       Y5, Y4, Y4
-	VADDPS       Y4, Y3, Y3
-	ADDQ         $+32, R9
-	DECQ         BX
-	JNZ          loop
+	VMOVUPS (CX)(DX*1), Y4
+	VMOVUPS (DI)(DX*1), Y5
+	VMULPS  Y5, Y4, Y5
+	VADDPS  Y5, Y0, Y0
+	VMOVUPS (R8)(DX*1), Y5
+	VMULPS  Y5, Y4, Y5
+	VADDPS  Y5, Y1, Y1
+	VMOVUPS (R9)(DX*1), Y5
+	VMULPS  Y5, Y4, Y5
+	VADDPS  Y5, Y2, Y2
+	VMOVUPS (R10)(DX*1), Y5
+	VMULPS  Y5, Y4, Y4
+	VADDPS  Y4, Y3, Y3
+	ADDQ    $+32, DX
+	DECQ    BX
+	JNZ     loop
+
+rest:
+	TESTQ      SI, SI
+	JZ         sums
+	LEAQ       laneMask<>+0(SB), BX
+	NEGQ       SI
+	VMOVDQU    32(BX)(SI*4), Y4
+	VMASKMOVPS (CX)(DX*1), Y4, Y5
+	VMASKMOVPS (DI)(DX*1), Y4, Y6
+	VMULPS     Y6, Y5, Y6
+	VADDPS     Y6, Y0, Y0
+	VMASKMOVPS (R8)(DX*1), Y4, Y6
+	VMULPS     Y6, Y5, Y6
+	VADDPS     Y6, Y1, Y1
+	VMASKMOVPS (R9)(DX*1), Y4, Y6
+	VMULPS     Y6, Y5, Y6
+	VADDPS     Y6, Y2, Y2
+	VMASKMOVPS (R10)(DX*1), Y4, Y4
+	VMULPS     Y4, Y5, Y4
+	VADDPS     Y4, Y3, Y3
+
+sums:
 	VEXTRACTF128 $0x01, Y0, X4
 	VADDPS       X4, X0, X0
 	VMOVHLPS     X0, X0, X4
@@ -3556,18 +3584,40 @@ loop:
 	VZEROUPPER
 	RET
 
-// func dotFloatsTwoAVX2(dst *float32, rows *float32, x *float32, width int, groups int)
+DATA laneMask<>+0(SB)/4, $0xffffffff
+DATA laneMask<>+4(SB)/4, $0xffffffff
+DATA laneMask<>+8(SB)/4, $0xffffffff
+DATA laneMask<>+12(SB)/4, $0xffffffff
+DATA laneMask<>+16(SB)/4, $0xffffffff
+DATA laneMask<>+20(SB)/4, $0xffffffff
+DATA laneMask<>+24(SB)/4, $0xffffffff
+DATA laneMask<>+28(SB)/4, $0xffffffff
+DATA laneMask<>+32(SB)/4, $0x00000000
+DATA laneMask<>+36(SB)/4, $0x00000000
+DATA laneMask<>+40(SB)/4, $0x00000000
+DATA laneMask<>+44(SB)/4, $0x00000000
+DATA laneMask<>+48(SB)/4, $0x00000000
+DATA laneMask<>+52(SB)/4, $0x00000000
+DATA laneMask<>+56(SB)/4, $0x00000000
+DATA laneMask<>+60(SB)/4, $0x00000000
+GLOBL laneMask<>(SB), RODATA|NOPTR, $64
+
+// func dotFloatsTwoAVX2(dst *float32, rows *float32, x *float32, width int)
 // Requires: AVX
-TEXT ·dotFloatsTwoAVX2(SB), NOSPLIT, $0-40
+TEXT ·dotFloatsTwoAVX2(SB), NOSPLIT, $0-32
 	MOVQ   dst+0(FP), AX
 	MOVQ   x+16(FP), CX
 	MOVQ   width+24(FP), DX
-	MOVQ   groups+32(FP), BX
+	MOVQ   DX, BX
+	SHRQ   $0x03, BX
+	MOVQ   DX, SI
+	ANDQ   $0x00000007, SI
 	SHLQ   $0x02, DX
-	MOVQ   rows+8(FP), SI
-	LEAQ   (SI)(DX*1), DI
+	MOVQ   rows+8(FP), DI
 	LEAQ   (DI)(DX*1), R8
 	LEAQ   (R8)(DX*1), R9
+	LEAQ   (R9)(DX*1), R10
+	LEAQ   (CX)(DX*1), DX
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -3576,35 +3626,67 @@ TEXT ·dotFloatsTwoAVX2(SB), NOSPLIT, $0-40
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	XORQ   R10, R10
-	LEAQ   (CX)(DX*1), DX
+	XORQ   R11, R11
+	TESTQ  BX, BX
+	JZ     rest
 
 loop:
-	VMOVUPS      (CX)(R10*1), Y8
-	VMOVUPS      (DX)(R10*1), Y9
-	VMOVUPS      (SI)(R10*1), Y10
-	VMULPS       Y10, Y8, Y11
-	VADDPS       Y11, Y0, Y0
-	VMULPS       Y10, Y9, Y10
-	VADDPS       Y10, Y4, Y4
-	VMOVUPS      (DI)(R10*1), Y10
-	VMULPS       Y10, Y8, Y11
-	VADDPS       Y11, Y1, Y1
-	VMULPS       Y10, Y9, Y10
-	VADDPS       Y10, Y5, Y5
-	VMOVUPS      (R8)(R10*1), Y10
-	VMULPS       Y10, Y8, Y11
-	VADDPS       Y11, Y2, Y2
-	VMULPS       Y10, Y9, Y10
-	VADDPS       Y10, Y6, Y6
-	VMOVUPS      (R9)(R10*1), Y10
-	VMULPS       Y10, Y8, Y8
-	VADDPS       Y8, Y3, Y3
-	VMULPS       Y10, Y9, Y8
-	VADDPS       Y8, Y7, Y7
-	ADDQ         $+32, R10
-	DECQ         BX
-	JNZ          loop
+	VMOVUPS (CX)(R11*1), Y8
+	VMOVUPS (DX)(R11*1), Y9
+	VMOVUPS (DI)(R11*1), Y10
+	VMULPS  Y10, Y8, Y11
+	VADDPS  Y11, Y0, Y0
+	VMULPS  Y10, Y9, Y10
+	VADDPS  Y10, Y4, Y4
+	VMOVUPS (R8)(R11*1), Y10
+	VMULPS  Y10, Y8, Y11
+	VADDPS  Y11, Y1, Y1
+	VMULPS  Y10, Y9, Y10
+	VADDPS  Y10, Y5, Y5
+	VMOVUPS (R9)(R11*1), Y10
+	VMULPS  Y10, Y8, Y11
+	VADDPS  Y11, Y2, Y2
+	VMULPS  Y10, Y9, Y10
+	VADDPS  Y10, Y6, Y6
+	VMOVUPS (R10)(R11*1), Y10
+	VMULPS  Y10, Y8, Y8
+	VADDPS  Y8, Y3, Y3
+	VMULPS  Y10, Y9, Y8
+	VADDPS  Y8, Y7, Y7
+	ADDQ    $+32, R11
+	DECQ    BX
+	JNZ     loop
+
+rest:
+	TESTQ      SI, SI
+	JZ         sums
+	LEAQ       laneMask<>+0(SB), BX
+	NEGQ       SI
+	VMOVDQU    32(BX)(SI*4), Y8
+	VMASKMOVPS (CX)(R11*1), Y8, Y9
+	VMASKMOVPS (DX)(R11*1), Y8, Y10
+	VMASKMOVPS (DI)(R11*1), Y8, Y11
+	VMULPS     Y11, Y9, Y12
+	VADDPS     Y12, Y0, Y0
+	VMULPS     Y11, Y10, Y11
+	VADDPS     Y11, Y4, Y4
+	VMASKMOVPS (R8)(R11*1), Y8, Y11
+	VMULPS     Y11, Y9, Y12
+	VADDPS     Y12, Y1, Y1
+	VMULPS     Y11, Y10, Y11
+	VADDPS     Y11, Y5, Y5
+	VMASKMOVPS (R9)(R11*1), Y8, Y11
+	VMULPS     Y11, Y9, Y12
+	VADDPS     Y12, Y2, Y2
+	VMULPS     Y11, Y10, Y11
+	VADDPS     Y11, Y6, Y6
+	VMASKMOVPS (R10)(R11*1), Y8, Y8
+	VMULPS     Y8, Y9, Y9
+	VADDPS     Y9, Y3, Y3
+	VMULPS     Y8, Y10, Y8
+	VADDPS     Y8, Y7, Y7
+
+sums:
 	VEXTRACTF128 $0x01, Y0, X8
 	VADDPS       X8, X0, X0
 	VMOVHLPS     X0, X0, X8

@@ -147,12 +147,12 @@ func quantizeQ8_0AVX2(q *int8, d *float32, sums *int32, x *float32, blocks int) 
 //go:noescape
 func quantizeQ8_KAVX2(q *int8, d *float32, sums *int16, x *float32) bool
 
-// dotFloatsAVX2 gives the sums of dotFloat over groups of 8 for 4 rows, width values apart.
+// dotFloatsAVX2 is dotFloat for 4 rows, width values apart.
 //
 //go:noescape
-func dotFloatsAVX2(dst *float32, rows *float32, x *float32, width int, groups int)
+func dotFloatsAVX2(dst *float32, rows *float32, x *float32, width int)
 
 // dotFloatsTwoAVX2 is dotFloatsAVX2 for two rows of x, width values apart.
 //
 //go:noescape
-func dotFloatsTwoAVX2(dst *float32, rows *float32, x *float32, width int, groups int)
+func dotFloatsTwoAVX2(dst *float32, rows *float32, x *float32, width int)
