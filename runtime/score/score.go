@@ -83,7 +83,7 @@ type Perplexity struct {
 	SumNLL  float64 `json:"sum_nll"`
 	// Perplexity is e^MeanNLL, Error its standard error.
 	Perplexity float64 `json:"perplexity"`
-	Error      float64 `json:"error"`
+	Error      float64 `json:"standard_error"`
 	// BitsPerByte is SumNLL in bits over the bytes of the scored tokens' text.
 	BitsPerByte float64 `json:"bits_per_byte"`
 }
