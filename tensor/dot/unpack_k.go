@@ -1,21 +1,26 @@
 package dot
 
+import "encoding/binary"
+
 // Unpacking of the k-quants, of IQ4_XS and of the ternary types: superblocks of
 // 256 values.
 
-// pairs writes 256 codes of 2 bits, four that lie 32 apart to a byte, with a
-// bias.
-func pairs(dst, src []byte, bias byte) {
-	dst = dst[:256]
-	for v := range dst {
-		dst[v] = src[v>>7*32+v&31]>>(v>>5&3*2)&3 + bias
+// pairs writes 256 codes of 2 bits, four that lie 32 apart to a byte.
+func pairs(dst, src []byte) {
+	dst, src = dst[:256], src[:64]
+	for i := 0; i < 64; i += 8 {
+		q := binary.LittleEndian.Uint64(src[i:])
+		at := i>>5*128 + i&31
+		for k := range 4 {
+			put(dst, at+32*k, q>>(2*k)&(3*everyByte))
+		}
 	}
 }
 
 func unpackQ2_K(t *tile, i int, src []byte) {
 	for u := 0; len(src) >= 84; u, src = u+1, src[84:] {
 		t.d[u*lanes+i], t.m[u*lanes+i] = f16(src[80:]), f16(src[82:])
-		pairs(t.row(i, 256*u), src[16:80], 0)
+		pairs(t.row(i, 256*u), src[16:80])
 		for j, b := range src[:16] {
 			t.scale(i, 16*u+j, int32(b&15))
 			t.corr[i*tileWidth/16+16*u+j] = int16(b >> 4)
@@ -27,7 +32,7 @@ func unpackQ3_K(t *tile, i int, src []byte) {
 	for u := 0; len(src) >= 110; u, src = u+1, src[110:] {
 		t.d[u*lanes+i] = f16(src[108:])
 		out := t.row(i, 256*u)
-		pairs(out, src[32:96], 0)
+		pairs(out, src[32:96])
 		for v := range out[:256] {
 			out[v] |= src[v&31] >> (v >> 5) & 1 << 2
 		}
@@ -127,23 +132,40 @@ func unpackTQ1_0(t *tile, i int, src []byte) {
 	for u := 0; len(src) >= 54; u, src = u+1, src[54:] {
 		t.ternary(i, u, f16(src[52:]))
 		out := t.row(i, 256*u)
-		trits := func(src []byte, first, stride, n int) {
-			for m, b := range src {
-				for k := range n {
-					out[first+m+k*stride] = byte(uint16(b) * 3 >> 8)
-					b *= 3
-				}
-			}
+		trits(out, src[:32], 32, 5)
+		trits(out[160:], src[32:48], 16, 5)
+		b := uint64(binary.LittleEndian.Uint32(src[48:]))
+		for k := range 4 {
+			var q uint64
+			q, b = nextTrits(b)
+			binary.LittleEndian.PutUint32(out[240+4*k:], uint32(q))
 		}
-		trits(src[:32], 0, 32, 5)
-		trits(src[32:48], 160, 16, 5)
-		trits(src[48:52], 240, 4, 4)
 	}
+}
+
+// trits writes n trits of each byte; those of one byte lie stride apart.
+func trits(out, src []byte, stride, n int) {
+	for m := 0; m < len(src); m += 8 {
+		b := binary.LittleEndian.Uint64(src[m:])
+		for k := range n {
+			var q uint64
+			q, b = nextTrits(b)
+			put(out, m+k*stride, q)
+		}
+	}
+}
+
+// nextTrits gives the first trit of 8 bytes, and the bytes without it: the upper
+// and the lower byte of three times each.
+func nextTrits(b uint64) (trits, rest uint64) {
+	const even = 0x00ff00ff00ff00ff
+	x, y := b&even*3, b>>8&even*3
+	return x>>8&even | y&(even<<8), x&even | y&even<<8
 }
 
 func unpackTQ2_0(t *tile, i int, src []byte) {
 	for u := 0; len(src) >= 66; u, src = u+1, src[66:] {
 		t.ternary(i, u, f16(src[64:]))
-		pairs(t.row(i, 256*u), src[:64], 0)
+		pairs(t.row(i, 256*u), src[:64])
 	}
 }

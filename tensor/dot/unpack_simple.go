@@ -127,20 +127,30 @@ func unpackQ1_0(t *tile, i int, src []byte) {
 		for k := range 4 {
 			t.d[(u+k)*lanes+i] = d
 		}
-		out := t.row(i, 32*u)
-		for j := range out[:128] {
-			out[j] = 16 - 1 + src[2+j/8]>>(j%8)&1*2
+		out := t.row(i, 32*u)[:128]
+		for j, b := range src[2:18] {
+			put(out, 8*j, 15*everyByte+2*everyByte&bitMasks[b]) // 16-1, 16+1
 		}
 	}
 }
+
+// fourPairs are the 4 codes of 2 bits of a byte, less 1, with a bias of 16.
+var fourPairs = func() (m [256]uint32) {
+	for b := range m {
+		for j := range 4 {
+			m[b] |= uint32(b>>(2*j)&3+15) << (8 * j)
+		}
+	}
+	return m
+}()
 
 func unpackQ2_0(t *tile, i int, src []byte) {
 	for u := 0; len(src) >= 18; u, src = u+2, src[18:] {
 		d := f16(src)
 		t.d[u*lanes+i], t.d[(u+1)*lanes+i] = d, d
-		out := t.row(i, 32*u)
-		for j := range out[:64] {
-			out[j] = 16 - 1 + src[2+j/4]>>(j%4*2)&3
+		out := t.row(i, 32*u)[:64]
+		for j := 0; j < 16; j += 2 {
+			put(out, 4*j, uint64(fourPairs[src[2+j]])|uint64(fourPairs[src[3+j]])<<32)
 		}
 	}
 }
