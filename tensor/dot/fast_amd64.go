@@ -34,7 +34,7 @@ func quantizeQ8_K(q *[256]int8, sums *[16]int16, x *[256]float32) float32 {
 
 // unpackers are the types whose blocks vector code unpacks.
 var unpackers = [...]func(codes *byte, d, m *float32, scales *uint32, corr *int16, src *byte, blocks, ahead int){
-	tensor.KMCUQ4: nil,
+	tensor.KMCUQ4: unpackKMCUQ4AVX2,
 
 	tensor.Q4_0:   unpackQ4_0AVX2,
 	tensor.Q4_1:   unpackQ4_1AVX2,
@@ -43,11 +43,13 @@ var unpackers = [...]func(codes *byte, d, m *float32, scales *uint32, corr *int1
 	tensor.Q8_0:   unpackQ8_0AVX2,
 	tensor.IQ4_NL: unpackIQ4_NLAVX2,
 	tensor.MXFP4:  unpackMXFP4AVX2,
+	tensor.NVFP4:  unpackNVFP4AVX2,
 	tensor.Q2_K:   unpackQ2_KAVX2,
 	tensor.Q3_K:   unpackQ3_KAVX2,
 	tensor.Q4_K:   unpackQ4_KAVX2,
 	tensor.Q5_K:   unpackQ5_KAVX2,
 	tensor.Q6_K:   unpackQ6_KAVX2,
+	tensor.TQ2_0:  unpackTQ2_0AVX2,
 	tensor.IQ4_XS: unpackIQ4_XSAVX2,
 }
 
@@ -66,7 +68,7 @@ func unpackRow(typ tensor.Type, t *tile, i int, src []byte, ahead int) {
 
 // sumGroup runs the group kernels, which take 4 weight rows each.
 func sumGroup(k kind, acc *[64]float32, t *tile, p piece, units int) {
-	if !useAVX2 || k == halves32 {
+	if !useAVX2 {
 		sumGroupScalar(k, acc, t, p, units)
 		return
 	}
@@ -79,8 +81,10 @@ func sumGroup(k kind, acc *[64]float32, t *tile, p piece, units int) {
 				groupBiased32AVX2(to, codes, d, m, a, da, sums, units)
 			case affine32:
 				groupAffine32AVX2(to, codes, d, m, a, da, sums, units)
-			default:
+			case signed32:
 				groupSigned32AVX2(to, codes, d, m, a, da, sums, units)
+			default:
+				groupHalves32AVX2(to, codes, d, m, a, da, sums, units)
 			}
 			continue
 		}
@@ -100,7 +104,7 @@ func sumGroup(k kind, acc *[64]float32, t *tile, p piece, units int) {
 }
 
 func sumSingle(k kind, acc *[8]float32, t *tile, p piece, units int) {
-	if !useAVX2 || k == halves32 {
+	if !useAVX2 {
 		sumSingleScalar(k, acc, t, p, units)
 		return
 	}
@@ -114,6 +118,8 @@ func sumSingle(k kind, acc *[8]float32, t *tile, p piece, units int) {
 		singleAffine32AVX2(&acc[0], codes, d, m, a, da, &p.sums[0], units)
 	case signed32:
 		singleSigned32AVX2(&acc[0], codes, d, m, a, da, &p.sums[0], units)
+	case halves32:
+		singleHalves32AVX2(&acc[0], codes, d, m, a, da, &p.sums[0], units)
 	case biased256, wide256:
 		singleBiased256AVX2(&acc[0], codes, d, m, scales, corr, a, da, &p.pairs[0], units)
 	case affine256:

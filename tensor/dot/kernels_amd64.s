@@ -21,18 +21,18 @@ TEXT ·groupBiased32AVX2(SB), NOSPLIT, $0-64
 	MOVQ    codes+8(FP), AX
 	MOVQ    d+16(FP), CX
 	MOVQ    m+24(FP), DX
-	MOVQ    a+32(FP), DX
-	MOVQ    da+40(FP), BX
-	MOVQ    sums+48(FP), SI
-	MOVQ    units+56(FP), DI
-	MOVQ    acc+0(FP), R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS 64(R8), Y2
-	VMOVUPS 96(R8), Y3
+	MOVQ    a+32(FP), BX
+	MOVQ    da+40(FP), SI
+	MOVQ    sums+48(FP), DI
+	MOVQ    units+56(FP), R8
+	MOVQ    acc+0(FP), R9
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	VMOVUPS 64(R9), Y2
+	VMOVUPS 96(R9), Y3
 
 loop:
-	VMOVDQU      (DX), Y7
+	VMOVDQU      (BX), Y7
 	VPBROADCASTD (AX), Y4
 	VPMADDUBSW   Y7, Y4, Y4
 	VPBROADCASTD 2048(AX), Y5
@@ -41,7 +41,7 @@ loop:
 	VPMADDUBSW   Y7, Y6, Y6
 	VPBROADCASTD 6144(AX), Y8
 	VPMADDUBSW   Y7, Y8, Y7
-	VMOVDQU      32(DX), Y8
+	VMOVDQU      32(BX), Y8
 	VPBROADCASTD 4(AX), Y9
 	VPMADDUBSW   Y8, Y9, Y9
 	VPADDW       Y9, Y4, Y4
@@ -54,7 +54,7 @@ loop:
 	VPBROADCASTD 6148(AX), Y9
 	VPMADDUBSW   Y8, Y9, Y9
 	VPADDW       Y9, Y7, Y7
-	VMOVDQU      64(DX), Y8
+	VMOVDQU      64(BX), Y8
 	VPBROADCASTD 8(AX), Y9
 	VPMADDUBSW   Y8, Y9, Y9
 	VPADDW       Y9, Y4, Y4
@@ -67,7 +67,7 @@ loop:
 	VPBROADCASTD 6152(AX), Y9
 	VPMADDUBSW   Y8, Y9, Y9
 	VPADDW       Y9, Y7, Y7
-	VMOVDQU      96(DX), Y8
+	VMOVDQU      96(BX), Y8
 	VPBROADCASTD 12(AX), Y9
 	VPMADDUBSW   Y8, Y9, Y9
 	VPADDW       Y9, Y4, Y4
@@ -84,7 +84,7 @@ loop:
 	VPMADDWD     pairOnes<>+0(SB), Y5, Y5
 	VPMADDWD     pairOnes<>+0(SB), Y6, Y6
 	VPMADDWD     pairOnes<>+0(SB), Y7, Y7
-	VMOVDQU      128(DX), Y11
+	VMOVDQU      128(BX), Y11
 	VPBROADCASTD 16(AX), Y8
 	VPMADDUBSW   Y11, Y8, Y8
 	VPBROADCASTD 2064(AX), Y9
@@ -93,7 +93,7 @@ loop:
 	VPMADDUBSW   Y11, Y10, Y10
 	VPBROADCASTD 6160(AX), Y12
 	VPMADDUBSW   Y11, Y12, Y11
-	VMOVDQU      160(DX), Y12
+	VMOVDQU      160(BX), Y12
 	VPBROADCASTD 20(AX), Y13
 	VPMADDUBSW   Y12, Y13, Y13
 	VPADDW       Y13, Y8, Y8
@@ -106,7 +106,7 @@ loop:
 	VPBROADCASTD 6164(AX), Y13
 	VPMADDUBSW   Y12, Y13, Y13
 	VPADDW       Y13, Y11, Y11
-	VMOVDQU      192(DX), Y12
+	VMOVDQU      192(BX), Y12
 	VPBROADCASTD 24(AX), Y13
 	VPMADDUBSW   Y12, Y13, Y13
 	VPADDW       Y13, Y8, Y8
@@ -119,7 +119,7 @@ loop:
 	VPBROADCASTD 6168(AX), Y13
 	VPMADDUBSW   Y12, Y13, Y13
 	VPADDW       Y13, Y11, Y11
-	VMOVDQU      224(DX), Y12
+	VMOVDQU      224(BX), Y12
 	VPBROADCASTD 28(AX), Y13
 	VPMADDUBSW   Y12, Y13, Y13
 	VPADDW       Y13, Y8, Y8
@@ -140,8 +140,8 @@ loop:
 	VPADDD       Y10, Y6, Y6
 	VPMADDWD     pairOnes<>+0(SB), Y11, Y11
 	VPADDD       Y11, Y7, Y7
-	VMOVUPS      (BX), Y8
-	VMOVDQU      (SI), Y9
+	VMOVUPS      (SI), Y8
+	VMOVDQU      (DI), Y9
 	VPSLLD       $0x04, Y9, Y9
 	VPSUBD       Y9, Y4, Y4
 	VPSUBD       Y9, Y5, Y5
@@ -168,16 +168,17 @@ loop:
 	VMULPS       Y4, Y7, Y7
 	VADDPS       Y7, Y3, Y3
 	ADDQ         $+32, AX
-	ADDQ         $+256, DX
+	ADDQ         $+256, BX
 	ADDQ         $+32, CX
-	ADDQ         $+32, BX
+	ADDQ         $+32, DX
 	ADDQ         $+32, SI
-	DECQ         DI
+	ADDQ         $+32, DI
+	DECQ         R8
 	JNZ          loop
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
-	VMOVUPS      Y2, 64(R8)
-	VMOVUPS      Y3, 96(R8)
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y2, 64(R9)
+	VMOVUPS      Y3, 96(R9)
 	VZEROUPPER
 	RET
 
@@ -197,15 +198,15 @@ TEXT ·singleBiased32AVX2(SB), NOSPLIT, $0-64
 	MOVQ    codes+8(FP), AX
 	MOVQ    d+16(FP), CX
 	MOVQ    m+24(FP), DX
-	MOVQ    a+32(FP), DX
-	MOVQ    da+40(FP), BX
-	MOVQ    sums+48(FP), SI
-	MOVQ    units+56(FP), DI
-	MOVQ    acc+0(FP), R8
-	VMOVUPS (R8), Y0
+	MOVQ    a+32(FP), BX
+	MOVQ    da+40(FP), SI
+	MOVQ    sums+48(FP), DI
+	MOVQ    units+56(FP), R8
+	MOVQ    acc+0(FP), R9
+	VMOVUPS (R9), Y0
 
 loop:
-	VMOVDQU      (DX), Y1
+	VMOVDQU      (BX), Y1
 	VMOVDQU      (AX), Y2
 	VPMADDUBSW   Y1, Y2, Y2
 	VPMADDWD     pairOnes<>+0(SB), Y2, Y2
@@ -230,6 +231,7 @@ loop:
 	VMOVDQU      14336(AX), Y9
 	VPMADDUBSW   Y1, Y9, Y9
 	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VBROADCASTSS (SI), Y1
 	VPACKSSDW    Y3, Y2, Y2
 	VPMADDWD     pairOnes<>+0(SB), Y2, Y2
 	VPACKSSDW    Y5, Y4, Y4
@@ -242,25 +244,25 @@ loop:
 	VPMADDWD     pairOnes<>+0(SB), Y8, Y8
 	VPACKSSDW    Y8, Y6, Y6
 	VPMADDWD     pairOnes<>+0(SB), Y6, Y6
-	VPERM2I128   $0x31, Y6, Y2, Y1
+	VPERM2I128   $0x31, Y6, Y2, Y3
 	VPERM2I128   $0x20, Y6, Y2, Y2
-	VPADDD       Y1, Y2, Y2
-	VBROADCASTSS (BX), Y1
-	VPBROADCASTD (SI), Y3
+	VPADDD       Y3, Y2, Y2
+	VPBROADCASTD (DI), Y3
 	VPSLLD       $0x04, Y3, Y3
 	VPSUBD       Y3, Y2, Y2
 	VMULPS       (CX), Y1, Y1
 	VCVTDQ2PS    Y2, Y2
 	VMULPS       Y1, Y2, Y2
 	VADDPS       Y2, Y0, Y0
-	ADDQ         $+32, AX
 	ADDQ         $+32, DX
+	ADDQ         $+32, AX
+	ADDQ         $+32, BX
 	ADDQ         $+32, CX
-	ADDQ         $+4, BX
 	ADDQ         $+4, SI
-	DECQ         DI
+	ADDQ         $+4, DI
+	DECQ         R8
 	JNZ          loop
-	VMOVUPS      Y0, (R8)
+	VMOVUPS      Y0, (R9)
 	VZEROUPPER
 	RET
 
@@ -427,10 +429,10 @@ loop:
 	VMULPS       Y8, Y5, Y5
 	VMULPS       Y5, Y4, Y5
 	VADDPS       Y5, Y3, Y3
-	ADDQ         $+32, DX
 	ADDQ         $+32, AX
 	ADDQ         $+256, BX
 	ADDQ         $+32, CX
+	ADDQ         $+32, DX
 	ADDQ         $+32, SI
 	ADDQ         $+32, DI
 	DECQ         R8
@@ -481,6 +483,7 @@ loop:
 	VMOVDQU      14336(AX), Y9
 	VPMADDUBSW   Y1, Y9, Y9
 	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VBROADCASTSS (SI), Y1
 	VPACKSSDW    Y3, Y2, Y2
 	VPMADDWD     pairOnes<>+0(SB), Y2, Y2
 	VPACKSSDW    Y5, Y4, Y4
@@ -493,10 +496,9 @@ loop:
 	VPMADDWD     pairOnes<>+0(SB), Y8, Y8
 	VPACKSSDW    Y8, Y6, Y6
 	VPMADDWD     pairOnes<>+0(SB), Y6, Y6
-	VPERM2I128   $0x31, Y6, Y2, Y1
+	VPERM2I128   $0x31, Y6, Y2, Y3
 	VPERM2I128   $0x20, Y6, Y2, Y2
-	VPADDD       Y1, Y2, Y2
-	VBROADCASTSS (SI), Y1
+	VPADDD       Y3, Y2, Y2
 	VPBROADCASTD (DI), Y3
 	VMULPS       (CX), Y1, Y4
 	VCVTDQ2PS    Y2, Y2
@@ -524,18 +526,18 @@ TEXT ·groupSigned32AVX2(SB), NOSPLIT, $0-64
 	MOVQ    codes+8(FP), AX
 	MOVQ    d+16(FP), CX
 	MOVQ    m+24(FP), DX
-	MOVQ    a+32(FP), DX
-	MOVQ    da+40(FP), BX
-	MOVQ    sums+48(FP), SI
-	MOVQ    units+56(FP), DI
-	MOVQ    acc+0(FP), R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS 64(R8), Y2
-	VMOVUPS 96(R8), Y3
+	MOVQ    a+32(FP), BX
+	MOVQ    da+40(FP), SI
+	MOVQ    sums+48(FP), DI
+	MOVQ    units+56(FP), R8
+	MOVQ    acc+0(FP), R9
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	VMOVUPS 64(R9), Y2
+	VMOVUPS 96(R9), Y3
 
 loop:
-	VMOVDQU      (DX), Y7
+	VMOVDQU      (BX), Y7
 	VPBROADCASTD (AX), Y4
 	VPSIGNB      Y4, Y7, Y5
 	VPABSB       Y4, Y4
@@ -556,7 +558,7 @@ loop:
 	VPABSB       Y8, Y8
 	VPMADDUBSW   Y7, Y8, Y8
 	VPMADDWD     pairOnes<>+0(SB), Y8, Y7
-	VMOVDQU      32(DX), Y8
+	VMOVDQU      32(BX), Y8
 	VPBROADCASTD 4(AX), Y9
 	VPSIGNB      Y9, Y8, Y10
 	VPABSB       Y9, Y9
@@ -581,7 +583,7 @@ loop:
 	VPMADDUBSW   Y8, Y9, Y9
 	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
 	VPADDD       Y9, Y7, Y7
-	VMOVDQU      64(DX), Y8
+	VMOVDQU      64(BX), Y8
 	VPBROADCASTD 8(AX), Y9
 	VPSIGNB      Y9, Y8, Y10
 	VPABSB       Y9, Y9
@@ -606,7 +608,7 @@ loop:
 	VPMADDUBSW   Y8, Y9, Y9
 	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
 	VPADDD       Y9, Y7, Y7
-	VMOVDQU      96(DX), Y8
+	VMOVDQU      96(BX), Y8
 	VPBROADCASTD 12(AX), Y9
 	VPSIGNB      Y9, Y8, Y10
 	VPABSB       Y9, Y9
@@ -631,7 +633,7 @@ loop:
 	VPMADDUBSW   Y8, Y9, Y9
 	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
 	VPADDD       Y9, Y7, Y7
-	VMOVDQU      128(DX), Y8
+	VMOVDQU      128(BX), Y8
 	VPBROADCASTD 16(AX), Y9
 	VPSIGNB      Y9, Y8, Y10
 	VPABSB       Y9, Y9
@@ -656,7 +658,7 @@ loop:
 	VPMADDUBSW   Y8, Y9, Y9
 	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
 	VPADDD       Y9, Y7, Y7
-	VMOVDQU      160(DX), Y8
+	VMOVDQU      160(BX), Y8
 	VPBROADCASTD 20(AX), Y9
 	VPSIGNB      Y9, Y8, Y10
 	VPABSB       Y9, Y9
@@ -681,7 +683,7 @@ loop:
 	VPMADDUBSW   Y8, Y9, Y9
 	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
 	VPADDD       Y9, Y7, Y7
-	VMOVDQU      192(DX), Y8
+	VMOVDQU      192(BX), Y8
 	VPBROADCASTD 24(AX), Y9
 	VPSIGNB      Y9, Y8, Y10
 	VPABSB       Y9, Y9
@@ -706,7 +708,7 @@ loop:
 	VPMADDUBSW   Y8, Y9, Y9
 	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
 	VPADDD       Y9, Y7, Y7
-	VMOVDQU      224(DX), Y8
+	VMOVDQU      224(BX), Y8
 	VPBROADCASTD 28(AX), Y9
 	VPSIGNB      Y9, Y8, Y10
 	VPABSB       Y9, Y9
@@ -731,7 +733,7 @@ loop:
 	VPMADDUBSW   Y8, Y9, Y9
 	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
 	VPADDD       Y9, Y7, Y7
-	VMOVUPS      (BX), Y8
+	VMOVUPS      (SI), Y8
 	VBROADCASTSS (CX), Y9
 	VMULPS       Y8, Y9, Y9
 	VCVTDQ2PS    Y4, Y4
@@ -753,16 +755,17 @@ loop:
 	VMULPS       Y4, Y7, Y7
 	VADDPS       Y7, Y3, Y3
 	ADDQ         $+32, AX
-	ADDQ         $+256, DX
+	ADDQ         $+256, BX
 	ADDQ         $+32, CX
-	ADDQ         $+32, BX
+	ADDQ         $+32, DX
 	ADDQ         $+32, SI
-	DECQ         DI
+	ADDQ         $+32, DI
+	DECQ         R8
 	JNZ          loop
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
-	VMOVUPS      Y2, 64(R8)
-	VMOVUPS      Y3, 96(R8)
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y2, 64(R9)
+	VMOVUPS      Y3, 96(R9)
 	VZEROUPPER
 	RET
 
@@ -772,15 +775,15 @@ TEXT ·singleSigned32AVX2(SB), NOSPLIT, $0-64
 	MOVQ    codes+8(FP), AX
 	MOVQ    d+16(FP), CX
 	MOVQ    m+24(FP), DX
-	MOVQ    a+32(FP), DX
-	MOVQ    da+40(FP), BX
-	MOVQ    sums+48(FP), SI
-	MOVQ    units+56(FP), DI
-	MOVQ    acc+0(FP), R8
-	VMOVUPS (R8), Y0
+	MOVQ    a+32(FP), BX
+	MOVQ    da+40(FP), SI
+	MOVQ    sums+48(FP), DI
+	MOVQ    units+56(FP), R8
+	MOVQ    acc+0(FP), R9
+	VMOVUPS (R9), Y0
 
 loop:
-	VMOVDQU      (DX), Y1
+	VMOVDQU      (BX), Y1
 	VMOVDQU      (AX), Y2
 	VPSIGNB      Y2, Y1, Y3
 	VPABSB       Y2, Y2
@@ -821,28 +824,379 @@ loop:
 	VPABSB       Y9, Y9
 	VPMADDUBSW   Y1, Y9, Y9
 	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VBROADCASTSS (SI), Y1
 	VPHADDD      Y3, Y2, Y2
 	VPHADDD      Y5, Y4, Y4
 	VPHADDD      Y4, Y2, Y2
 	VPHADDD      Y7, Y6, Y6
 	VPHADDD      Y9, Y8, Y8
 	VPHADDD      Y8, Y6, Y6
-	VPERM2I128   $0x31, Y6, Y2, Y1
+	VPERM2I128   $0x31, Y6, Y2, Y3
 	VPERM2I128   $0x20, Y6, Y2, Y2
-	VPADDD       Y1, Y2, Y2
-	VBROADCASTSS (BX), Y1
+	VPADDD       Y3, Y2, Y2
 	VMULPS       (CX), Y1, Y1
 	VCVTDQ2PS    Y2, Y2
 	VMULPS       Y1, Y2, Y2
 	VADDPS       Y2, Y0, Y0
-	ADDQ         $+32, AX
 	ADDQ         $+32, DX
+	ADDQ         $+32, AX
+	ADDQ         $+32, BX
 	ADDQ         $+32, CX
-	ADDQ         $+4, BX
 	ADDQ         $+4, SI
-	DECQ         DI
+	ADDQ         $+4, DI
+	DECQ         R8
 	JNZ          loop
-	VMOVUPS      Y0, (R8)
+	VMOVUPS      Y0, (R9)
+	VZEROUPPER
+	RET
+
+// func groupHalves32AVX2(acc *float32, codes *byte, d *float32, m *float32, a *int8, da *float32, sums *int32, units int)
+// Requires: AVX, AVX2
+TEXT ·groupHalves32AVX2(SB), NOSPLIT, $0-64
+	MOVQ    codes+8(FP), AX
+	MOVQ    d+16(FP), CX
+	MOVQ    m+24(FP), DX
+	MOVQ    a+32(FP), BX
+	MOVQ    da+40(FP), SI
+	MOVQ    sums+48(FP), DI
+	MOVQ    units+56(FP), R8
+	MOVQ    acc+0(FP), R9
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	VMOVUPS 64(R9), Y2
+	VMOVUPS 96(R9), Y3
+
+loop:
+	VMOVDQU      (BX), Y7
+	VPBROADCASTD (AX), Y4
+	VPSIGNB      Y4, Y7, Y5
+	VPABSB       Y4, Y4
+	VPMADDUBSW   Y5, Y4, Y4
+	VPMADDWD     pairOnes<>+0(SB), Y4, Y4
+	VPBROADCASTD 2048(AX), Y5
+	VPSIGNB      Y5, Y7, Y6
+	VPABSB       Y5, Y5
+	VPMADDUBSW   Y6, Y5, Y5
+	VPMADDWD     pairOnes<>+0(SB), Y5, Y5
+	VPBROADCASTD 4096(AX), Y6
+	VPSIGNB      Y6, Y7, Y8
+	VPABSB       Y6, Y6
+	VPMADDUBSW   Y8, Y6, Y6
+	VPMADDWD     pairOnes<>+0(SB), Y6, Y6
+	VPBROADCASTD 6144(AX), Y8
+	VPSIGNB      Y8, Y7, Y7
+	VPABSB       Y8, Y8
+	VPMADDUBSW   Y7, Y8, Y8
+	VPMADDWD     pairOnes<>+0(SB), Y8, Y7
+	VMOVDQU      32(BX), Y8
+	VPBROADCASTD 4(AX), Y9
+	VPSIGNB      Y9, Y8, Y10
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y10, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VPBROADCASTD 2052(AX), Y9
+	VPSIGNB      Y9, Y8, Y10
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y10, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VPBROADCASTD 4100(AX), Y9
+	VPSIGNB      Y9, Y8, Y10
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y10, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPBROADCASTD 6148(AX), Y9
+	VPSIGNB      Y9, Y8, Y8
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y8, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y7, Y7
+	VMOVDQU      64(BX), Y8
+	VPBROADCASTD 8(AX), Y9
+	VPSIGNB      Y9, Y8, Y10
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y10, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VPBROADCASTD 2056(AX), Y9
+	VPSIGNB      Y9, Y8, Y10
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y10, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VPBROADCASTD 4104(AX), Y9
+	VPSIGNB      Y9, Y8, Y10
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y10, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPBROADCASTD 6152(AX), Y9
+	VPSIGNB      Y9, Y8, Y8
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y8, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y7, Y7
+	VMOVDQU      96(BX), Y8
+	VPBROADCASTD 12(AX), Y9
+	VPSIGNB      Y9, Y8, Y10
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y10, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VPBROADCASTD 2060(AX), Y9
+	VPSIGNB      Y9, Y8, Y10
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y10, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VPBROADCASTD 4108(AX), Y9
+	VPSIGNB      Y9, Y8, Y10
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y10, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPBROADCASTD 6156(AX), Y9
+	VPSIGNB      Y9, Y8, Y8
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y8, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y7, Y7
+	VMOVUPS      (SI), Y8
+	VBROADCASTSS (CX), Y9
+	VMULPS       Y8, Y9, Y9
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y9, Y4, Y4
+	VADDPS       Y4, Y0, Y0
+	VBROADCASTSS 4(CX), Y4
+	VMULPS       Y8, Y4, Y4
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       Y5, Y1, Y1
+	VBROADCASTSS 8(CX), Y4
+	VMULPS       Y8, Y4, Y4
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y6, Y2, Y2
+	VBROADCASTSS 12(CX), Y4
+	VMULPS       Y8, Y4, Y4
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y4, Y7, Y7
+	VADDPS       Y7, Y3, Y3
+	VMOVDQU      128(BX), Y7
+	VPBROADCASTD 16(AX), Y4
+	VPSIGNB      Y4, Y7, Y5
+	VPABSB       Y4, Y4
+	VPMADDUBSW   Y5, Y4, Y4
+	VPMADDWD     pairOnes<>+0(SB), Y4, Y4
+	VPBROADCASTD 2064(AX), Y5
+	VPSIGNB      Y5, Y7, Y6
+	VPABSB       Y5, Y5
+	VPMADDUBSW   Y6, Y5, Y5
+	VPMADDWD     pairOnes<>+0(SB), Y5, Y5
+	VPBROADCASTD 4112(AX), Y6
+	VPSIGNB      Y6, Y7, Y8
+	VPABSB       Y6, Y6
+	VPMADDUBSW   Y8, Y6, Y6
+	VPMADDWD     pairOnes<>+0(SB), Y6, Y6
+	VPBROADCASTD 6160(AX), Y8
+	VPSIGNB      Y8, Y7, Y7
+	VPABSB       Y8, Y8
+	VPMADDUBSW   Y7, Y8, Y8
+	VPMADDWD     pairOnes<>+0(SB), Y8, Y7
+	VMOVDQU      160(BX), Y8
+	VPBROADCASTD 20(AX), Y9
+	VPSIGNB      Y9, Y8, Y10
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y10, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VPBROADCASTD 2068(AX), Y9
+	VPSIGNB      Y9, Y8, Y10
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y10, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VPBROADCASTD 4116(AX), Y9
+	VPSIGNB      Y9, Y8, Y10
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y10, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPBROADCASTD 6164(AX), Y9
+	VPSIGNB      Y9, Y8, Y8
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y8, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y7, Y7
+	VMOVDQU      192(BX), Y8
+	VPBROADCASTD 24(AX), Y9
+	VPSIGNB      Y9, Y8, Y10
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y10, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VPBROADCASTD 2072(AX), Y9
+	VPSIGNB      Y9, Y8, Y10
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y10, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VPBROADCASTD 4120(AX), Y9
+	VPSIGNB      Y9, Y8, Y10
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y10, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPBROADCASTD 6168(AX), Y9
+	VPSIGNB      Y9, Y8, Y8
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y8, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y7, Y7
+	VMOVDQU      224(BX), Y8
+	VPBROADCASTD 28(AX), Y9
+	VPSIGNB      Y9, Y8, Y10
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y10, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VPBROADCASTD 2076(AX), Y9
+	VPSIGNB      Y9, Y8, Y10
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y10, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VPBROADCASTD 4124(AX), Y9
+	VPSIGNB      Y9, Y8, Y10
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y10, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPBROADCASTD 6172(AX), Y9
+	VPSIGNB      Y9, Y8, Y8
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y8, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y7, Y7
+	VMOVUPS      (SI), Y8
+	VBROADCASTSS (DX), Y9
+	VMULPS       Y8, Y9, Y9
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y9, Y4, Y4
+	VADDPS       Y4, Y0, Y0
+	VBROADCASTSS 4(DX), Y4
+	VMULPS       Y8, Y4, Y4
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       Y5, Y1, Y1
+	VBROADCASTSS 8(DX), Y4
+	VMULPS       Y8, Y4, Y4
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y6, Y2, Y2
+	VBROADCASTSS 12(DX), Y4
+	VMULPS       Y8, Y4, Y4
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y4, Y7, Y7
+	VADDPS       Y7, Y3, Y3
+	ADDQ         $+32, AX
+	ADDQ         $+256, BX
+	ADDQ         $+32, CX
+	ADDQ         $+32, DX
+	ADDQ         $+32, SI
+	ADDQ         $+32, DI
+	DECQ         R8
+	JNZ          loop
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y2, 64(R9)
+	VMOVUPS      Y3, 96(R9)
+	VZEROUPPER
+	RET
+
+// func singleHalves32AVX2(acc *float32, codes *byte, d *float32, m *float32, a *int8, da *float32, sums *int32, units int)
+// Requires: AVX, AVX2
+TEXT ·singleHalves32AVX2(SB), NOSPLIT, $0-64
+	MOVQ    codes+8(FP), AX
+	MOVQ    d+16(FP), CX
+	MOVQ    m+24(FP), DX
+	MOVQ    a+32(FP), BX
+	MOVQ    da+40(FP), SI
+	MOVQ    sums+48(FP), DI
+	MOVQ    units+56(FP), R8
+	MOVQ    acc+0(FP), R9
+	VMOVUPS (R9), Y0
+
+loop:
+	VMOVDQU      (BX), Y1
+	VMOVDQU      (AX), Y2
+	VPSIGNB      Y2, Y1, Y3
+	VPABSB       Y2, Y2
+	VPMADDUBSW   Y3, Y2, Y2
+	VPMADDWD     pairOnes<>+0(SB), Y2, Y2
+	VMOVDQU      2048(AX), Y3
+	VPSIGNB      Y3, Y1, Y4
+	VPABSB       Y3, Y3
+	VPMADDUBSW   Y4, Y3, Y3
+	VPMADDWD     pairOnes<>+0(SB), Y3, Y3
+	VMOVDQU      4096(AX), Y4
+	VPSIGNB      Y4, Y1, Y5
+	VPABSB       Y4, Y4
+	VPMADDUBSW   Y5, Y4, Y4
+	VPMADDWD     pairOnes<>+0(SB), Y4, Y4
+	VMOVDQU      6144(AX), Y5
+	VPSIGNB      Y5, Y1, Y6
+	VPABSB       Y5, Y5
+	VPMADDUBSW   Y6, Y5, Y5
+	VPMADDWD     pairOnes<>+0(SB), Y5, Y5
+	VMOVDQU      8192(AX), Y6
+	VPSIGNB      Y6, Y1, Y7
+	VPABSB       Y6, Y6
+	VPMADDUBSW   Y7, Y6, Y6
+	VPMADDWD     pairOnes<>+0(SB), Y6, Y6
+	VMOVDQU      10240(AX), Y7
+	VPSIGNB      Y7, Y1, Y8
+	VPABSB       Y7, Y7
+	VPMADDUBSW   Y8, Y7, Y7
+	VPMADDWD     pairOnes<>+0(SB), Y7, Y7
+	VMOVDQU      12288(AX), Y8
+	VPSIGNB      Y8, Y1, Y9
+	VPABSB       Y8, Y8
+	VPMADDUBSW   Y9, Y8, Y8
+	VPMADDWD     pairOnes<>+0(SB), Y8, Y8
+	VMOVDQU      14336(AX), Y9
+	VPSIGNB      Y9, Y1, Y1
+	VPABSB       Y9, Y9
+	VPMADDUBSW   Y1, Y9, Y9
+	VPMADDWD     pairOnes<>+0(SB), Y9, Y9
+	VBROADCASTSS (SI), Y1
+	VPHADDD      Y3, Y2, Y2
+	VPHADDD      Y5, Y4, Y4
+	VPHADDD      Y4, Y2, Y2
+	VPHADDD      Y7, Y6, Y6
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y8, Y6, Y6
+	VPERM2I128   $0x31, Y6, Y2, Y3
+	VPERM2I128   $0x20, Y6, Y2, Y2
+	VMULPS       (CX), Y1, Y4
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y4, Y2, Y2
+	VADDPS       Y2, Y0, Y0
+	VMULPS       (DX), Y1, Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y3, Y0, Y0
+	ADDQ         $+32, DX
+	ADDQ         $+32, AX
+	ADDQ         $+32, BX
+	ADDQ         $+32, CX
+	ADDQ         $+4, SI
+	ADDQ         $+4, DI
+	DECQ         R8
+	JNZ          loop
+	VMOVUPS      Y0, (R9)
 	VZEROUPPER
 	RET
 
@@ -2183,6 +2537,43 @@ DATA eight<>+24(SB)/4, $0x08080808
 DATA eight<>+28(SB)/4, $0x08080808
 GLOBL eight<>(SB), RODATA|NOPTR, $32
 
+// func unpackKMCUQ4AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackKMCUQ4AVX2(SB), NOSPLIT, $0-64
+	MOVQ    codes+0(FP), AX
+	MOVQ    d+8(FP), CX
+	MOVQ    m+16(FP), DX
+	MOVQ    scales+24(FP), BX
+	MOVQ    corr+32(FP), BX
+	MOVQ    src+40(FP), BX
+	MOVQ    blocks+48(FP), SI
+	MOVQ    ahead+56(FP), DI
+	VMOVDQU low4<>+0(SB), Y0
+	VMOVDQU eight<>+0(SB), Y1
+
+loop:
+	PREFETCHT1   (BX)(DI*1)
+	VPBROADCASTW (BX), X2
+	VCVTPH2PS    X2, X2
+	VMOVSS       X2, (CX)
+	VMOVDQU      2(BX), X2
+	VPSRLW       $0x04, X2, X3
+	VPAND        X0, X2, X2
+	VPAND        X0, X3, X3
+	VPUNPCKLBW   X3, X2, X4
+	VPUNPCKHBW   X3, X2, X2
+	VINSERTI128  $0x01, X2, Y4, Y4
+	VPADDB       Y1, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	ADDQ         $+18, BX
+	ADDQ         $+32, AX
+	ADDQ         $+32, CX
+	ADDQ         $+32, DX
+	DECQ         SI
+	JNZ          loop
+	VZEROUPPER
+	RET
+
 // func unpackQ4_1AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
 // Requires: AVX, AVX2, F16C, MMX+
 TEXT ·unpackQ4_1AVX2(SB), NOSPLIT, $0-64
@@ -2452,6 +2843,330 @@ DATA mxfp4Codes<>+24(SB)/4, $0x0d0e0f10
 DATA mxfp4Codes<>+28(SB)/4, $0x04080a0c
 GLOBL mxfp4Codes<>(SB), RODATA|NOPTR, $32
 
+// func unpackNVFP4AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·unpackNVFP4AVX2(SB), NOSPLIT, $0-64
+	MOVQ    codes+0(FP), AX
+	MOVQ    d+8(FP), CX
+	MOVQ    m+16(FP), DX
+	MOVQ    scales+24(FP), BX
+	MOVQ    corr+32(FP), BX
+	MOVQ    src+40(FP), BX
+	MOVQ    blocks+48(FP), SI
+	MOVQ    ahead+56(FP), DI
+	VMOVDQU low4<>+0(SB), Y0
+	VMOVDQU fp4Codes<>+0(SB), Y1
+
+loop:
+	PREFETCHT1  (BX)(DI*1)
+	LEAQ        halfUE4M3<>+0(SB), R8
+	MOVBLZX     (BX), R9
+	MOVL        (R8)(R9*4), R9
+	MOVL        R9, (CX)
+	MOVBLZX     1(BX), R9
+	MOVL        (R8)(R9*4), R9
+	MOVL        R9, (DX)
+	MOVBLZX     2(BX), R9
+	MOVL        (R8)(R9*4), R9
+	MOVL        R9, 32(CX)
+	MOVBLZX     3(BX), R9
+	MOVL        (R8)(R9*4), R9
+	MOVL        R9, 32(DX)
+	VMOVDQU     4(BX), X2
+	VPSRLW      $0x04, X2, X3
+	VPUNPCKLQDQ X3, X2, X4
+	VPUNPCKHQDQ X3, X2, X2
+	VINSERTI128 $0x01, X2, Y4, Y4
+	VPAND       Y0, Y4, Y4
+	VPSHUFB     Y4, Y1, Y4
+	VMOVDQU     Y4, (AX)
+	VMOVDQU     20(BX), X3
+	VPSRLW      $0x04, X3, X4
+	VPUNPCKLQDQ X4, X3, X2
+	VPUNPCKHQDQ X4, X3, X3
+	VINSERTI128 $0x01, X3, Y2, Y2
+	VPAND       Y0, Y2, Y2
+	VPSHUFB     Y2, Y1, Y2
+	VMOVDQU     Y2, 32(AX)
+	ADDQ        $+32, CX
+	ADDQ        $+32, DX
+	ADDQ        $+36, BX
+	ADDQ        $+64, AX
+	ADDQ        $+32, CX
+	ADDQ        $+32, DX
+	DECQ        SI
+	JNZ         loop
+	VZEROUPPER
+	RET
+
+DATA fp4Codes<>+0(SB)/4, $0x03020100
+DATA fp4Codes<>+4(SB)/4, $0x0c080604
+DATA fp4Codes<>+8(SB)/4, $0xfdfeff00
+DATA fp4Codes<>+12(SB)/4, $0xf4f8fafc
+DATA fp4Codes<>+16(SB)/4, $0x03020100
+DATA fp4Codes<>+20(SB)/4, $0x0c080604
+DATA fp4Codes<>+24(SB)/4, $0xfdfeff00
+DATA fp4Codes<>+28(SB)/4, $0xf4f8fafc
+GLOBL fp4Codes<>(SB), RODATA|NOPTR, $32
+
+DATA halfUE4M3<>+0(SB)/4, $0x00000000
+DATA halfUE4M3<>+4(SB)/4, $0x3a800000
+DATA halfUE4M3<>+8(SB)/4, $0x3b000000
+DATA halfUE4M3<>+12(SB)/4, $0x3b400000
+DATA halfUE4M3<>+16(SB)/4, $0x3b800000
+DATA halfUE4M3<>+20(SB)/4, $0x3ba00000
+DATA halfUE4M3<>+24(SB)/4, $0x3bc00000
+DATA halfUE4M3<>+28(SB)/4, $0x3be00000
+DATA halfUE4M3<>+32(SB)/4, $0x3c000000
+DATA halfUE4M3<>+36(SB)/4, $0x3c100000
+DATA halfUE4M3<>+40(SB)/4, $0x3c200000
+DATA halfUE4M3<>+44(SB)/4, $0x3c300000
+DATA halfUE4M3<>+48(SB)/4, $0x3c400000
+DATA halfUE4M3<>+52(SB)/4, $0x3c500000
+DATA halfUE4M3<>+56(SB)/4, $0x3c600000
+DATA halfUE4M3<>+60(SB)/4, $0x3c700000
+DATA halfUE4M3<>+64(SB)/4, $0x3c800000
+DATA halfUE4M3<>+68(SB)/4, $0x3c900000
+DATA halfUE4M3<>+72(SB)/4, $0x3ca00000
+DATA halfUE4M3<>+76(SB)/4, $0x3cb00000
+DATA halfUE4M3<>+80(SB)/4, $0x3cc00000
+DATA halfUE4M3<>+84(SB)/4, $0x3cd00000
+DATA halfUE4M3<>+88(SB)/4, $0x3ce00000
+DATA halfUE4M3<>+92(SB)/4, $0x3cf00000
+DATA halfUE4M3<>+96(SB)/4, $0x3d000000
+DATA halfUE4M3<>+100(SB)/4, $0x3d100000
+DATA halfUE4M3<>+104(SB)/4, $0x3d200000
+DATA halfUE4M3<>+108(SB)/4, $0x3d300000
+DATA halfUE4M3<>+112(SB)/4, $0x3d400000
+DATA halfUE4M3<>+116(SB)/4, $0x3d500000
+DATA halfUE4M3<>+120(SB)/4, $0x3d600000
+DATA halfUE4M3<>+124(SB)/4, $0x3d700000
+DATA halfUE4M3<>+128(SB)/4, $0x3d800000
+DATA halfUE4M3<>+132(SB)/4, $0x3d900000
+DATA halfUE4M3<>+136(SB)/4, $0x3da00000
+DATA halfUE4M3<>+140(SB)/4, $0x3db00000
+DATA halfUE4M3<>+144(SB)/4, $0x3dc00000
+DATA halfUE4M3<>+148(SB)/4, $0x3dd00000
+DATA halfUE4M3<>+152(SB)/4, $0x3de00000
+DATA halfUE4M3<>+156(SB)/4, $0x3df00000
+DATA halfUE4M3<>+160(SB)/4, $0x3e000000
+DATA halfUE4M3<>+164(SB)/4, $0x3e100000
+DATA halfUE4M3<>+168(SB)/4, $0x3e200000
+DATA halfUE4M3<>+172(SB)/4, $0x3e300000
+DATA halfUE4M3<>+176(SB)/4, $0x3e400000
+DATA halfUE4M3<>+180(SB)/4, $0x3e500000
+DATA halfUE4M3<>+184(SB)/4, $0x3e600000
+DATA halfUE4M3<>+188(SB)/4, $0x3e700000
+DATA halfUE4M3<>+192(SB)/4, $0x3e800000
+DATA halfUE4M3<>+196(SB)/4, $0x3e900000
+DATA halfUE4M3<>+200(SB)/4, $0x3ea00000
+DATA halfUE4M3<>+204(SB)/4, $0x3eb00000
+DATA halfUE4M3<>+208(SB)/4, $0x3ec00000
+DATA halfUE4M3<>+212(SB)/4, $0x3ed00000
+DATA halfUE4M3<>+216(SB)/4, $0x3ee00000
+DATA halfUE4M3<>+220(SB)/4, $0x3ef00000
+DATA halfUE4M3<>+224(SB)/4, $0x3f000000
+DATA halfUE4M3<>+228(SB)/4, $0x3f100000
+DATA halfUE4M3<>+232(SB)/4, $0x3f200000
+DATA halfUE4M3<>+236(SB)/4, $0x3f300000
+DATA halfUE4M3<>+240(SB)/4, $0x3f400000
+DATA halfUE4M3<>+244(SB)/4, $0x3f500000
+DATA halfUE4M3<>+248(SB)/4, $0x3f600000
+DATA halfUE4M3<>+252(SB)/4, $0x3f700000
+DATA halfUE4M3<>+256(SB)/4, $0x3f800000
+DATA halfUE4M3<>+260(SB)/4, $0x3f900000
+DATA halfUE4M3<>+264(SB)/4, $0x3fa00000
+DATA halfUE4M3<>+268(SB)/4, $0x3fb00000
+DATA halfUE4M3<>+272(SB)/4, $0x3fc00000
+DATA halfUE4M3<>+276(SB)/4, $0x3fd00000
+DATA halfUE4M3<>+280(SB)/4, $0x3fe00000
+DATA halfUE4M3<>+284(SB)/4, $0x3ff00000
+DATA halfUE4M3<>+288(SB)/4, $0x40000000
+DATA halfUE4M3<>+292(SB)/4, $0x40100000
+DATA halfUE4M3<>+296(SB)/4, $0x40200000
+DATA halfUE4M3<>+300(SB)/4, $0x40300000
+DATA halfUE4M3<>+304(SB)/4, $0x40400000
+DATA halfUE4M3<>+308(SB)/4, $0x40500000
+DATA halfUE4M3<>+312(SB)/4, $0x40600000
+DATA halfUE4M3<>+316(SB)/4, $0x40700000
+DATA halfUE4M3<>+320(SB)/4, $0x40800000
+DATA halfUE4M3<>+324(SB)/4, $0x40900000
+DATA halfUE4M3<>+328(SB)/4, $0x40a00000
+DATA halfUE4M3<>+332(SB)/4, $0x40b00000
+DATA halfUE4M3<>+336(SB)/4, $0x40c00000
+DATA halfUE4M3<>+340(SB)/4, $0x40d00000
+DATA halfUE4M3<>+344(SB)/4, $0x40e00000
+DATA halfUE4M3<>+348(SB)/4, $0x40f00000
+DATA halfUE4M3<>+352(SB)/4, $0x41000000
+DATA halfUE4M3<>+356(SB)/4, $0x41100000
+DATA halfUE4M3<>+360(SB)/4, $0x41200000
+DATA halfUE4M3<>+364(SB)/4, $0x41300000
+DATA halfUE4M3<>+368(SB)/4, $0x41400000
+DATA halfUE4M3<>+372(SB)/4, $0x41500000
+DATA halfUE4M3<>+376(SB)/4, $0x41600000
+DATA halfUE4M3<>+380(SB)/4, $0x41700000
+DATA halfUE4M3<>+384(SB)/4, $0x41800000
+DATA halfUE4M3<>+388(SB)/4, $0x41900000
+DATA halfUE4M3<>+392(SB)/4, $0x41a00000
+DATA halfUE4M3<>+396(SB)/4, $0x41b00000
+DATA halfUE4M3<>+400(SB)/4, $0x41c00000
+DATA halfUE4M3<>+404(SB)/4, $0x41d00000
+DATA halfUE4M3<>+408(SB)/4, $0x41e00000
+DATA halfUE4M3<>+412(SB)/4, $0x41f00000
+DATA halfUE4M3<>+416(SB)/4, $0x42000000
+DATA halfUE4M3<>+420(SB)/4, $0x42100000
+DATA halfUE4M3<>+424(SB)/4, $0x42200000
+DATA halfUE4M3<>+428(SB)/4, $0x42300000
+DATA halfUE4M3<>+432(SB)/4, $0x42400000
+DATA halfUE4M3<>+436(SB)/4, $0x42500000
+DATA halfUE4M3<>+440(SB)/4, $0x42600000
+DATA halfUE4M3<>+444(SB)/4, $0x42700000
+DATA halfUE4M3<>+448(SB)/4, $0x42800000
+DATA halfUE4M3<>+452(SB)/4, $0x42900000
+DATA halfUE4M3<>+456(SB)/4, $0x42a00000
+DATA halfUE4M3<>+460(SB)/4, $0x42b00000
+DATA halfUE4M3<>+464(SB)/4, $0x42c00000
+DATA halfUE4M3<>+468(SB)/4, $0x42d00000
+DATA halfUE4M3<>+472(SB)/4, $0x42e00000
+DATA halfUE4M3<>+476(SB)/4, $0x42f00000
+DATA halfUE4M3<>+480(SB)/4, $0x43000000
+DATA halfUE4M3<>+484(SB)/4, $0x43100000
+DATA halfUE4M3<>+488(SB)/4, $0x43200000
+DATA halfUE4M3<>+492(SB)/4, $0x43300000
+DATA halfUE4M3<>+496(SB)/4, $0x43400000
+DATA halfUE4M3<>+500(SB)/4, $0x43500000
+DATA halfUE4M3<>+504(SB)/4, $0x43600000
+DATA halfUE4M3<>+508(SB)/4, $0x00000000
+DATA halfUE4M3<>+512(SB)/4, $0x00000000
+DATA halfUE4M3<>+516(SB)/4, $0x3a800000
+DATA halfUE4M3<>+520(SB)/4, $0x3b000000
+DATA halfUE4M3<>+524(SB)/4, $0x3b400000
+DATA halfUE4M3<>+528(SB)/4, $0x3b800000
+DATA halfUE4M3<>+532(SB)/4, $0x3ba00000
+DATA halfUE4M3<>+536(SB)/4, $0x3bc00000
+DATA halfUE4M3<>+540(SB)/4, $0x3be00000
+DATA halfUE4M3<>+544(SB)/4, $0x3c000000
+DATA halfUE4M3<>+548(SB)/4, $0x3c100000
+DATA halfUE4M3<>+552(SB)/4, $0x3c200000
+DATA halfUE4M3<>+556(SB)/4, $0x3c300000
+DATA halfUE4M3<>+560(SB)/4, $0x3c400000
+DATA halfUE4M3<>+564(SB)/4, $0x3c500000
+DATA halfUE4M3<>+568(SB)/4, $0x3c600000
+DATA halfUE4M3<>+572(SB)/4, $0x3c700000
+DATA halfUE4M3<>+576(SB)/4, $0x3c800000
+DATA halfUE4M3<>+580(SB)/4, $0x3c900000
+DATA halfUE4M3<>+584(SB)/4, $0x3ca00000
+DATA halfUE4M3<>+588(SB)/4, $0x3cb00000
+DATA halfUE4M3<>+592(SB)/4, $0x3cc00000
+DATA halfUE4M3<>+596(SB)/4, $0x3cd00000
+DATA halfUE4M3<>+600(SB)/4, $0x3ce00000
+DATA halfUE4M3<>+604(SB)/4, $0x3cf00000
+DATA halfUE4M3<>+608(SB)/4, $0x3d000000
+DATA halfUE4M3<>+612(SB)/4, $0x3d100000
+DATA halfUE4M3<>+616(SB)/4, $0x3d200000
+DATA halfUE4M3<>+620(SB)/4, $0x3d300000
+DATA halfUE4M3<>+624(SB)/4, $0x3d400000
+DATA halfUE4M3<>+628(SB)/4, $0x3d500000
+DATA halfUE4M3<>+632(SB)/4, $0x3d600000
+DATA halfUE4M3<>+636(SB)/4, $0x3d700000
+DATA halfUE4M3<>+640(SB)/4, $0x3d800000
+DATA halfUE4M3<>+644(SB)/4, $0x3d900000
+DATA halfUE4M3<>+648(SB)/4, $0x3da00000
+DATA halfUE4M3<>+652(SB)/4, $0x3db00000
+DATA halfUE4M3<>+656(SB)/4, $0x3dc00000
+DATA halfUE4M3<>+660(SB)/4, $0x3dd00000
+DATA halfUE4M3<>+664(SB)/4, $0x3de00000
+DATA halfUE4M3<>+668(SB)/4, $0x3df00000
+DATA halfUE4M3<>+672(SB)/4, $0x3e000000
+DATA halfUE4M3<>+676(SB)/4, $0x3e100000
+DATA halfUE4M3<>+680(SB)/4, $0x3e200000
+DATA halfUE4M3<>+684(SB)/4, $0x3e300000
+DATA halfUE4M3<>+688(SB)/4, $0x3e400000
+DATA halfUE4M3<>+692(SB)/4, $0x3e500000
+DATA halfUE4M3<>+696(SB)/4, $0x3e600000
+DATA halfUE4M3<>+700(SB)/4, $0x3e700000
+DATA halfUE4M3<>+704(SB)/4, $0x3e800000
+DATA halfUE4M3<>+708(SB)/4, $0x3e900000
+DATA halfUE4M3<>+712(SB)/4, $0x3ea00000
+DATA halfUE4M3<>+716(SB)/4, $0x3eb00000
+DATA halfUE4M3<>+720(SB)/4, $0x3ec00000
+DATA halfUE4M3<>+724(SB)/4, $0x3ed00000
+DATA halfUE4M3<>+728(SB)/4, $0x3ee00000
+DATA halfUE4M3<>+732(SB)/4, $0x3ef00000
+DATA halfUE4M3<>+736(SB)/4, $0x3f000000
+DATA halfUE4M3<>+740(SB)/4, $0x3f100000
+DATA halfUE4M3<>+744(SB)/4, $0x3f200000
+DATA halfUE4M3<>+748(SB)/4, $0x3f300000
+DATA halfUE4M3<>+752(SB)/4, $0x3f400000
+DATA halfUE4M3<>+756(SB)/4, $0x3f500000
+DATA halfUE4M3<>+760(SB)/4, $0x3f600000
+DATA halfUE4M3<>+764(SB)/4, $0x3f700000
+DATA halfUE4M3<>+768(SB)/4, $0x3f800000
+DATA halfUE4M3<>+772(SB)/4, $0x3f900000
+DATA halfUE4M3<>+776(SB)/4, $0x3fa00000
+DATA halfUE4M3<>+780(SB)/4, $0x3fb00000
+DATA halfUE4M3<>+784(SB)/4, $0x3fc00000
+DATA halfUE4M3<>+788(SB)/4, $0x3fd00000
+DATA halfUE4M3<>+792(SB)/4, $0x3fe00000
+DATA halfUE4M3<>+796(SB)/4, $0x3ff00000
+DATA halfUE4M3<>+800(SB)/4, $0x40000000
+DATA halfUE4M3<>+804(SB)/4, $0x40100000
+DATA halfUE4M3<>+808(SB)/4, $0x40200000
+DATA halfUE4M3<>+812(SB)/4, $0x40300000
+DATA halfUE4M3<>+816(SB)/4, $0x40400000
+DATA halfUE4M3<>+820(SB)/4, $0x40500000
+DATA halfUE4M3<>+824(SB)/4, $0x40600000
+DATA halfUE4M3<>+828(SB)/4, $0x40700000
+DATA halfUE4M3<>+832(SB)/4, $0x40800000
+DATA halfUE4M3<>+836(SB)/4, $0x40900000
+DATA halfUE4M3<>+840(SB)/4, $0x40a00000
+DATA halfUE4M3<>+844(SB)/4, $0x40b00000
+DATA halfUE4M3<>+848(SB)/4, $0x40c00000
+DATA halfUE4M3<>+852(SB)/4, $0x40d00000
+DATA halfUE4M3<>+856(SB)/4, $0x40e00000
+DATA halfUE4M3<>+860(SB)/4, $0x40f00000
+DATA halfUE4M3<>+864(SB)/4, $0x41000000
+DATA halfUE4M3<>+868(SB)/4, $0x41100000
+DATA halfUE4M3<>+872(SB)/4, $0x41200000
+DATA halfUE4M3<>+876(SB)/4, $0x41300000
+DATA halfUE4M3<>+880(SB)/4, $0x41400000
+DATA halfUE4M3<>+884(SB)/4, $0x41500000
+DATA halfUE4M3<>+888(SB)/4, $0x41600000
+DATA halfUE4M3<>+892(SB)/4, $0x41700000
+DATA halfUE4M3<>+896(SB)/4, $0x41800000
+DATA halfUE4M3<>+900(SB)/4, $0x41900000
+DATA halfUE4M3<>+904(SB)/4, $0x41a00000
+DATA halfUE4M3<>+908(SB)/4, $0x41b00000
+DATA halfUE4M3<>+912(SB)/4, $0x41c00000
+DATA halfUE4M3<>+916(SB)/4, $0x41d00000
+DATA halfUE4M3<>+920(SB)/4, $0x41e00000
+DATA halfUE4M3<>+924(SB)/4, $0x41f00000
+DATA halfUE4M3<>+928(SB)/4, $0x42000000
+DATA halfUE4M3<>+932(SB)/4, $0x42100000
+DATA halfUE4M3<>+936(SB)/4, $0x42200000
+DATA halfUE4M3<>+940(SB)/4, $0x42300000
+DATA halfUE4M3<>+944(SB)/4, $0x42400000
+DATA halfUE4M3<>+948(SB)/4, $0x42500000
+DATA halfUE4M3<>+952(SB)/4, $0x42600000
+DATA halfUE4M3<>+956(SB)/4, $0x42700000
+DATA halfUE4M3<>+960(SB)/4, $0x42800000
+DATA halfUE4M3<>+964(SB)/4, $0x42900000
+DATA halfUE4M3<>+968(SB)/4, $0x42a00000
+DATA halfUE4M3<>+972(SB)/4, $0x42b00000
+DATA halfUE4M3<>+976(SB)/4, $0x42c00000
+DATA halfUE4M3<>+980(SB)/4, $0x42d00000
+DATA halfUE4M3<>+984(SB)/4, $0x42e00000
+DATA halfUE4M3<>+988(SB)/4, $0x42f00000
+DATA halfUE4M3<>+992(SB)/4, $0x43000000
+DATA halfUE4M3<>+996(SB)/4, $0x43100000
+DATA halfUE4M3<>+1000(SB)/4, $0x43200000
+DATA halfUE4M3<>+1004(SB)/4, $0x43300000
+DATA halfUE4M3<>+1008(SB)/4, $0x43400000
+DATA halfUE4M3<>+1012(SB)/4, $0x43500000
+DATA halfUE4M3<>+1016(SB)/4, $0x43600000
+DATA halfUE4M3<>+1020(SB)/4, $0x43700000
+GLOBL halfUE4M3<>(SB), RODATA|NOPTR, $1024
+
 // func unpackIQ4_XSAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
 // Requires: AVX, AVX2, F16C, MMX+
 TEXT ·unpackIQ4_XSAVX2(SB), NOSPLIT, $0-64
@@ -2696,6 +3411,64 @@ DATA low2<>+20(SB)/4, $0x03030303
 DATA low2<>+24(SB)/4, $0x03030303
 DATA low2<>+28(SB)/4, $0x03030303
 GLOBL low2<>(SB), RODATA|NOPTR, $32
+
+// func unpackTQ2_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackTQ2_0AVX2(SB), NOSPLIT, $0-64
+	MOVQ    codes+0(FP), AX
+	MOVQ    d+8(FP), CX
+	MOVQ    m+16(FP), DX
+	MOVQ    scales+24(FP), BX
+	MOVQ    corr+32(FP), SI
+	MOVQ    src+40(FP), DI
+	MOVQ    blocks+48(FP), R8
+	MOVQ    ahead+56(FP), R9
+	VMOVDQU low2<>+0(SB), Y0
+
+loop:
+	PREFETCHT1   (DI)(R9*1)
+	PREFETCHT1   64(DI)(R9*1)
+	VPBROADCASTW 64(DI), X1
+	VCVTPH2PS    X1, X1
+	VMOVSS       X1, (CX)
+	VMOVDQU      pairOnes<>+0(SB), Y1
+	VMOVDQU      Y1, (BX)
+	VMOVDQU      Y1, 32(BX)
+	VMOVDQU      Y1, (SI)
+	VMOVDQU      (DI), Y1
+	VPAND        Y0, Y1, Y2
+	VMOVDQU      Y2, (AX)
+	VPSRLW       $0x02, Y1, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      Y2, 32(AX)
+	VPSRLW       $0x04, Y1, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      Y2, 64(AX)
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      Y1, 96(AX)
+	VMOVDQU      32(DI), Y1
+	VPAND        Y0, Y1, Y2
+	VMOVDQU      Y2, 128(AX)
+	VPSRLW       $0x02, Y1, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      Y2, 160(AX)
+	VPSRLW       $0x04, Y1, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      Y2, 192(AX)
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      Y1, 224(AX)
+	ADDQ         $+66, DI
+	ADDQ         $+256, AX
+	ADDQ         $+32, CX
+	ADDQ         $+32, DX
+	ADDQ         $+64, BX
+	ADDQ         $+32, SI
+	DECQ         R8
+	JNZ          loop
+	VZEROUPPER
+	RET
 
 // func unpackQ3_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
 // Requires: AVX, AVX2, F16C, MMX+

@@ -37,6 +37,16 @@ func groupSigned32AVX2(acc *float32, codes *byte, d *float32, m *float32, a *int
 //go:noescape
 func singleSigned32AVX2(acc *float32, codes *byte, d *float32, m *float32, a *int8, da *float32, sums *int32, units int)
 
+// groupHalves32AVX2 is sumGroupScalar for 4 weight rows.
+//
+//go:noescape
+func groupHalves32AVX2(acc *float32, codes *byte, d *float32, m *float32, a *int8, da *float32, sums *int32, units int)
+
+// singleHalves32AVX2 is sumSingleScalar.
+//
+//go:noescape
+func singleHalves32AVX2(acc *float32, codes *byte, d *float32, m *float32, a *int8, da *float32, sums *int32, units int)
+
 // groupBiased256AVX2 is sumGroupScalar for 4 weight rows.
 //
 //go:noescape
@@ -77,6 +87,11 @@ func singleSigned256AVX2(acc *float32, codes *byte, d *float32, m *float32, scal
 //go:noescape
 func unpackQ4_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
 
+// unpackKMCUQ4AVX2 is unpackKMCUQ4.
+//
+//go:noescape
+func unpackKMCUQ4AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+
 // unpackQ4_1AVX2 is unpackQ4_1.
 //
 //go:noescape
@@ -107,6 +122,11 @@ func unpackIQ4_NLAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr 
 //go:noescape
 func unpackMXFP4AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
 
+// unpackNVFP4AVX2 is unpackNVFP4.
+//
+//go:noescape
+func unpackNVFP4AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+
 // unpackIQ4_XSAVX2 is unpackIQ4_XS.
 //
 //go:noescape
@@ -116,6 +136,11 @@ func unpackIQ4_XSAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr 
 //
 //go:noescape
 func unpackQ2_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+
+// unpackTQ2_0AVX2 is unpackTQ2_0.
+//
+//go:noescape
+func unpackTQ2_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
 
 // unpackQ3_KAVX2 is unpackQ3_K.
 //

@@ -17,9 +17,12 @@ type kind32 struct {
 	name   string
 	signed bool
 	affine bool
+	halves bool // a scale for each 16 values
 }
 
-var kinds32 = []kind32{{name: "Biased32"}, {name: "Affine32", affine: true}, {name: "Signed32", signed: true}}
+var kinds32 = []kind32{
+	{name: "Biased32"}, {name: "Affine32", affine: true}, {name: "Signed32", signed: true}, {name: "Halves32", signed: true, halves: true},
+}
 
 type kind256 struct {
 	name   string
@@ -64,6 +67,23 @@ func signedProducts(codes Register, i, at int, a VecVirtual) VecVirtual {
 	return w
 }
 
+// signedSums gives the sums of products of codes from vector first to last.
+func signedSums(n []VecVirtual, codes, a Register, first, last int) {
+	for g := first; g < last; g++ {
+		x := YMM()
+		VMOVDQU(Mem{Base: a, Disp: 32 * g}, x)
+		for i := range n {
+			w := signedProducts(codes, i, 4*g, x)
+			if g == first {
+				VPMADDWD(pairOnes(), w, n[i])
+				continue
+			}
+			VPMADDWD(pairOnes(), w, w)
+			VPADDD(w, n[i], n[i])
+		}
+	}
+}
+
 // addScaled adds float32(n) * (d*da) to acc.
 func addScaled(acc, n, da VecVirtual, d Mem) {
 	p := YMM()
@@ -79,28 +99,27 @@ func group32(k kind32) {
 	Doc("group" + k.name + "AVX2 is sumGroupScalar for 4 weight rows.")
 	Pragma("noescape")
 	codes, d, m, a, da, sums, units := pointer("codes"), pointer("d"), pointer("m"), pointer("a"), pointer("da"), pointer("sums"), pointer("units")
-	accAt := pointer("acc")
+	first, accAt := d, pointer("acc")
 	acc := ymms(groupRows)
 	for i := range acc {
 		VMOVUPS(Mem{Base: accAt, Disp: 32 * i}, acc[i])
 	}
 	loop("loop", units, func() {
 		n := ymms(groupRows)
-		if k.signed {
-			for g := range 8 {
-				x := YMM()
-				VMOVDQU(Mem{Base: a, Disp: 32 * g}, x)
-				for i := range n {
-					w := signedProducts(codes, i, 4*g, x)
-					if g == 0 {
-						VPMADDWD(pairOnes(), w, n[i])
-						continue
-					}
-					VPMADDWD(pairOnes(), w, w)
-					VPADDD(w, n[i], n[i])
-				}
+		switch {
+		case k.halves:
+			signedSums(n, codes, a, 0, 4)
+			scale := YMM()
+			VMOVUPS(Mem{Base: da}, scale)
+			for i := range n {
+				addScaled(acc[i], n[i], scale, Mem{Base: d, Disp: 4 * i})
 			}
-		} else {
+			n = ymms(groupRows)
+			signedSums(n, codes, a, 4, 8)
+			d = m
+		case k.signed:
+			signedSums(n, codes, a, 0, 8)
+		default:
 			for half := range 2 {
 				sum16 := n
 				if half == 1 {
@@ -140,11 +159,11 @@ func group32(k kind32) {
 				VMULPS(p, sum, p)
 				VADDPS(p, acc[i], acc[i])
 			}
-			ADDQ(I32(32), m)
 		}
 		ADDQ(I32(32), codes)
 		ADDQ(I32(256), a)
-		ADDQ(I32(32), d)
+		ADDQ(I32(32), first)
+		ADDQ(I32(32), m)
 		ADDQ(I32(32), da)
 		ADDQ(I32(32), sums)
 	})

@@ -30,6 +30,7 @@ func main() {
 		}
 	}
 	unpackers32()
+	unpackNVFP4()
 	unpackIQ4_XS()
 	unpackersK()
 	quantizeQ8_0()

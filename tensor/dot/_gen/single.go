@@ -10,10 +10,10 @@ import (
 // a unit are added over integer lanes, which is exact, so that lane i is row i
 // when the scales come in.
 
-// sumRows adds the lanes of 8 vectors of integers: lane i of the result is the
-// sum of v[i]. small says that sums of 4 lanes fit 16 bits; packing is cheaper
-// than horizontal addition.
-func sumRows(v []VecVirtual, small bool) VecVirtual {
+// sumHalves adds the lanes of each half of 8 vectors of integers: lane i of low
+// is the sum of lanes 0-3 of v[i], of high that of lanes 4-7. small says that
+// these sums fit 16 bits; packing is cheaper than horizontal addition.
+func sumHalves(v []VecVirtual, small bool) (low, high VecVirtual) {
 	add := func(a, b VecVirtual) VecVirtual {
 		if small {
 			VPACKSSDW(b, a, a)
@@ -25,11 +25,17 @@ func sumRows(v []VecVirtual, small bool) VecVirtual {
 	}
 	q0 := add(add(v[0], v[1]), add(v[2], v[3]))
 	q1 := add(add(v[4], v[5]), add(v[6], v[7]))
-	high := YMM()
+	high = YMM()
 	VPERM2I128(U8(0x31), q1, q0, high)
 	VPERM2I128(U8(0x20), q1, q0, q0)
-	VPADDD(high, q0, q0)
-	return q0
+	return q0, high
+}
+
+// sumRows adds all lanes.
+func sumRows(v []VecVirtual, small bool) VecVirtual {
+	n, high := sumHalves(v, small)
+	VPADDD(high, n, n)
+	return n
 }
 
 // term gives float32(n) * (d*da) for a vector of rows.
@@ -65,9 +71,16 @@ func single32(k kind32) {
 			}
 			VPMADDWD(pairOnes(), v[i], v[i])
 		}
-		n := sumRows(v, !k.signed)
 		scale, sum := YMM(), YMM()
 		VBROADCASTSS(Mem{Base: da}, scale)
+		var n VecVirtual
+		if k.halves {
+			var low VecVirtual
+			low, n = sumHalves(v, false)
+			VADDPS(term(low, Mem{Base: d}, scale), acc, acc)
+		} else {
+			n = sumRows(v, !k.signed)
+		}
 		if !k.signed {
 			VPBROADCASTD(Mem{Base: sums}, sum)
 		}
@@ -75,11 +88,15 @@ func single32(k kind32) {
 			VPSLLD(U8(4), sum, sum)
 			VPSUBD(sum, n, n)
 		}
-		VADDPS(term(n, Mem{Base: d}, scale), acc, acc)
+		second := d
+		if k.halves {
+			second = m
+		}
+		VADDPS(term(n, Mem{Base: second}, scale), acc, acc)
 		if k.affine {
 			VADDPS(term(sum, Mem{Base: m}, scale), acc, acc)
-			ADDQ(I32(32), m)
 		}
+		ADDQ(I32(32), m)
 		ADDQ(I32(32), codes)
 		ADDQ(I32(32), a)
 		ADDQ(I32(32), d)

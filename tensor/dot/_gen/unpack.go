@@ -1,6 +1,8 @@
 package main
 
 import (
+	"math"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
@@ -109,6 +111,19 @@ func unpackers32() {
 		VPADDB(eight, y, y)
 		b.store(y, 0)
 	})
+	unpacker("KMCUQ4", 18, 32, func() { low, eight = fill("low4", 15), fill("eight", 8) }, func(b block) {
+		b.scale16(0, b.d)
+		x, hi, y := XMM(), XMM(), YMM()
+		VMOVDQU(Mem{Base: b.src, Disp: 2}, x)
+		VPSRLW(U8(4), x, hi)
+		VPAND(low.AsX(), x, x)
+		VPAND(low.AsX(), hi, hi)
+		VPUNPCKLBW(hi, x, y.AsX())
+		VPUNPCKHBW(hi, x, x)
+		VINSERTI128(U8(1), x, y, y)
+		VPADDB(eight, y, y)
+		b.store(y, 0)
+	})
 	unpacker("Q4_1", 20, 32, func() { low = fill("low4", 15) }, func(b block) {
 		b.scales16(0)
 		b.store(b.nibbles(4, low), 0)
@@ -160,6 +175,53 @@ func unpackers32() {
 		VPSHUFB(y, values, y)
 		b.store(y, 0)
 	})
+}
+
+// unpackNVFP4 takes two units of 32 values from a block.
+func unpackNVFP4() {
+	var low, values VecVirtual
+	unpacker("NVFP4", 36, 64, func() { low, values = fill("low4", 15), table("fp4Codes", 0, fp4...) }, func(b block) {
+		scales, e, scale := GP64(), GP32(), GP32()
+		LEAQ(halfUE4M3(), scales)
+		for i := range 4 {
+			MOVBLZX(Mem{Base: b.src, Disp: i}, e)
+			MOVL(Mem{Base: scales, Index: e.As64(), Scale: 4}, scale)
+			to := []Register{b.d, b.m}[i%2]
+			MOVL(scale, Mem{Base: to, Disp: 32 * (i / 2)})
+		}
+		for i := range 2 {
+			x, hi, y := XMM(), XMM(), YMM()
+			VMOVDQU(Mem{Base: b.src, Disp: 4 + 16*i}, x)
+			VPSRLW(U8(4), x, hi)
+			VPUNPCKLQDQ(hi, x, y.AsX())
+			VPUNPCKHQDQ(hi, x, x)
+			VINSERTI128(U8(1), x, y, y)
+			VPAND(low, y, y)
+			VPSHUFB(y, values, y)
+			b.store(y, 32*i)
+		}
+		ADDQ(I32(32), b.d)
+		ADDQ(I32(32), b.m)
+	})
+}
+
+// halfUE4M3 is a table of half the values of a byte: 4 bits of exponent, bias 7,
+// and 3 of mantissa, above them one that does not count. 0x7f is no number and
+// stands for 0; 0xff does not.
+func halfUE4M3() Mem {
+	var w [256]uint32
+	for c := range w {
+		exp, man := c>>3&15, float64(c&7)/8
+		v := math.Ldexp(man, -7)
+		if exp > 0 {
+			v = math.Ldexp(1+man, exp-8)
+		}
+		if c == 0x7f {
+			v = 0
+		}
+		w[c] = math.Float32bits(float32(v))
+	}
+	return words("halfUE4M3", w[:]...)
 }
 
 func unpackIQ4_XS() {

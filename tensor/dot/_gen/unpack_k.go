@@ -61,6 +61,19 @@ func unpackersK() {
 			}
 		}
 	})
+	unpacker("TQ2_0", 66, 256, func() { low2 = fill("low2", 3) }, func(b block) {
+		b.scale16(64, b.d)
+		one := load(pairOnes())
+		VMOVDQU(one, Mem{Base: b.scales})
+		VMOVDQU(one, Mem{Base: b.scales, Disp: 32})
+		VMOVDQU(one, Mem{Base: b.corr})
+		for half := range 2 {
+			q := b.at32(32 * half)
+			for k := range 4 {
+				b.store(shifted(q, 2*k, 0, low2), 128*half+32*k)
+			}
+		}
+	})
 	unpacker("Q3_K", 110, 256, func() { low2, mask = fill("low2", 3), fill("four", 4) }, func(b block) {
 		b.scale16(108, b.d)
 		// Scale j: 4 bits of bytes 0-7, 2 of bytes 8-11.
