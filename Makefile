@@ -4,7 +4,7 @@ GO ?= go
 VERSION ?= dev
 LDFLAGS = -s -w -X main.version=$(VERSION)
 
-.PHONY: build demo test race vet fma fuzz digests cross bench interop generate clean
+.PHONY: build demo test race vet fma fuzz digests cross bench interop generate generated clean
 
 build: ## the binary, ./quern
 	$(GO) build -ldflags '$(LDFLAGS)' -o quern ./cmd/quern
@@ -48,6 +48,9 @@ interop: build ## compare with the real tools; needs Python, Node and a C++ comp
 generate: ## what is generated: docs, schema, assembly
 	$(GO) generate ./...
 	$(GO) test ./recipes -run 'TestDocs' -update
+
+generated: ## the generator of the assembly: its tests, and that its output is checked in
+	cd tensor/quant/_gen && $(GO) vet ./... && $(GO) test ./...
 
 clean:
 	rm -rf quern out dist

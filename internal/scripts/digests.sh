@@ -17,12 +17,13 @@ build amd64 GOARCH=amd64 "$GO" build
 build v3 GOARCH=amd64 GOAMD64=v3 "$GO" build
 build noasm GOARCH=amd64 "$GO" build -tags noasm
 build arm64 GOARCH=arm64 "$GO" build
+build arm64-noasm GOARCH=arm64 "$GO" build -tags noasm
 
 run() { # binary jobs memory
 	out="$work/out.$1.$2.$3"
 	mkdir -p "$out"
 	prefix=
-	[ "$1" = arm64 ] && prefix="qemu-aarch64"
+	case $1 in arm64*) prefix="qemu-aarch64" ;; esac
 	$prefix "$work/$1" -o "$out" -jobs "$2" -memory "$3" testdata/acceptance/*.yaml testdata/digests/*.yaml
 	(cd "$out" && find . -type f | LC_ALL=C sort | xargs sha256sum) >"$work/sums.$1.$2.$3"
 }
@@ -40,6 +41,7 @@ for n in 2 7; do run amd64 $n 4GiB; done
 for b in v3 noasm arm64; do
 	for n in 1 2 7; do run $b $n 64MiB; done
 done
+run arm64-noasm 2 64MiB
 fail=0
 for s in "$work"/sums.*; do
 	if ! cmp -s "$work/sums.amd64.1.64MiB" "$s"; then

@@ -1,7 +1,5 @@
-// Command _gen writes the AVX2 kernels of package quant.
-//
-//	cd tensor/quant/_gen && go run . -out ../kernels_amd64.s -stubs ../stubs_amd64.go -pkg quant
-//	go run . -iq -out ../iq_kernels_amd64.s -stubs ../iq_stubs_amd64.go -pkg quant
+// Command _gen writes the AVX2 kernels of package quant, and makes NEON kernels of
+// them; see package neon. go generate in package quant runs it.
 //
 // It is a module of its own, so that its dependencies are none of quern's. Each
 // kernel does what the scalar function named in its comment does, eight lanes
@@ -45,6 +43,7 @@ func main() {
 	codesIQ4()
 	positiveTrials()
 	symmetricTrials()
+	alsoNEON()
 	Generate()
 }
 

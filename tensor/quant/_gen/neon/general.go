@@ -1,0 +1,310 @@
+package neon
+
+import (
+	"github.com/mmcloughlin/avo/ir"
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// plain is an instruction in the assembler's syntax.
+func plain(form string) *op { return &op{form: form} }
+
+func effect(form string) *op { return &op{form: form, effect: true} }
+
+func branch(form string) *op { return &op{form: form, jump: true} }
+
+var (
+	label = &op{form: "{t}:", isLabel: true}
+	ret   = &op{form: "RET", ends: true}
+	jmp   = &op{form: "JMP {t}", jump: true, ends: true}
+
+	movGen = &op{form: "MOVD {s0}, {d0}", move: true}
+	movImm = plain("MOVD ${i}, {d0}")
+	movSym = plain("MOVD ${t}<>+{i}(SB), {d0}")
+	zero32 = plain("MOVWU {s0}, {d0}")
+	add    = plain("ADD {s1}, {s0}, {d0}")
+	addImm = plain("ADD ${i}, {s0}, {d0}")
+	subImm = plain("SUB ${i}, {s0}, {d0}")
+	sub    = plain("SUB {s1}, {s0}, {d0}")
+	addW   = plain("ADDW ${i}, {s0}, {d0}")
+	subW   = plain("SUBW ${i}, {s0}, {d0}")
+	subWW  = plain("SUBW {s1}, {s0}, {d0}")
+	andW   = plain("ANDW ${i}, {s0}, {d0}")
+	or     = plain("ORR {s1}, {s0}, {d0}")
+	orW    = plain("ORRW {s1}, {s0}, {d0}")
+	rbitW  = plain("RBITW {s0}, {d0}")
+	clzW   = plain("CLZW {s0}, {d0}")
+	scaled = [9]*op{1: plain("ADD {s1}, {s0}, {d0}"), 2: plain("ADD {s1}<<1, {s0}, {d0}"), 4: plain("ADD {s1}<<2, {s0}, {d0}"), 8: plain("ADD {s1}<<3, {s0}, {d0}")}
+
+	subsImm = effect("SUBS ${i}, {s0}, {d0}")
+	cmpW    = effect("CMPW ${i}, {s0}")
+	cmnOne  = effect("CMN $1, {s0}")
+	cbz     = [2]*op{branch("CBZ {s0}, {t}"), branch("CBZW {s0}, {t}")}
+	cbnz    = [2]*op{branch("CBNZ {s0}, {t}"), branch("CBNZW {s0}, {t}")}
+
+	load64     = plain("MOVD {i}({s0}), {d0}")
+	load32     = plain("MOVWU {i}({s0}), {d0}")
+	load64Arg  = plain("MOVD {t}+{i}(FP), {d0}")
+	load32Arg  = plain("MOVWU {t}+{i}(FP), {d0}")
+	loadFArg   = plain("FMOVS {t}+{i}(FP), F{d0}")
+	loadF      = plain("FMOVS {i}({s0}), F{d0}")
+	loadQ      = plain("FMOVQ {i}({s0}), F{d0}")
+	loadPair   = plain("FLDPQ {i}({s0}), (F{d0}, F{d1})")
+	loadEach   = plain("VLD1R ({s0}), [V{d0}.S4]")
+	store32    = effect("MOVW {s1}, {i}({s0})")
+	store16    = effect("MOVH {s1}, {i}({s0})")
+	store8Arg  = effect("MOVB {s0}, {t}+{i}(FP)")
+	storeQ     = effect("FMOVQ F{s1}, {i}({s0})")
+	storePair  = effect("FSTPQ (F{s1}, F{s2}), {i}({s0})")
+	conditions = map[string]*op{"JZ": branch("BEQ {t}"), "JE": branch("BEQ {t}"), "JNZ": branch("BNE {t}"), "JNE": branch("BNE {t}"), "JBE": branch("BLS {t}"), "JAE": branch("BHS {t}"), "JB": branch("BLO {t}"), "JA": branch("BHI {t}")}
+)
+
+// flags is what the conditional jump that follows looks at: a register that may
+// be zero, or the condition flags of a subtraction.
+type flags struct {
+	set  bool
+	zero []temp
+	is32 bool
+	left bool // the flags tell equal from unequal only
+}
+
+type generalFunc func(t *translator, in, next *ir.Instruction)
+
+var generals map[string]generalFunc
+
+func init() {
+	generals = map[string]generalFunc{
+		"MOVQ": move, "MOVL": move, "MOVW": move, "MOVB": move, "LEAQ": lea, "LEAL": lea, "VZEROUPPER": nothing,
+		"ADDQ": arithmetic, "SUBQ": arithmetic, "DECQ": arithmetic, "INCQ": arithmetic,
+		"SUBL": arithmetic, "DECL": arithmetic, "INCL": arithmetic, "ANDL": arithmetic, "ORL": arithmetic, "XORL": arithmetic,
+		"TESTQ": test, "TESTL": test, "CMPL": compare, "BSFL": lowestBit,
+		"RET": func(t *translator, in, next *ir.Instruction) { t.emit(inst{op: ret}) },
+		"JMP": func(t *translator, in, next *ir.Instruction) { t.emit(inst{op: jmp, text: target(in)}) },
+	}
+	for name := range conditions {
+		generals[name] = jumpIf
+	}
+}
+
+func nothing(t *translator, in, next *ir.Instruction) {}
+
+func target(in *ir.Instruction) string { return string(in.Operands[0].(operand.LabelRef)) }
+
+// gen is the temp of a general register.
+func (t *translator) gen(o operand.Op) temp {
+	r, ok := o.(reg.Register)
+	if !ok || r.Kind() != reg.KindGP || reg.ToVirtual(r) == nil {
+		fail("%s is no virtual general register", o.Asm())
+	}
+	n, ok := t.numbers[r.ID()]
+	if !ok {
+		n = t.newTemp(general)
+		t.numbers[r.ID()] = n
+	}
+	return n
+}
+
+func isGen(o operand.Op) bool {
+	r, ok := o.(reg.Register)
+	return ok && r.Kind() == reg.KindGP
+}
+
+// address gives a register and a displacement from it.
+func (t *translator) address(o operand.Op) (temp, int64) {
+	m, ok := o.(operand.Mem)
+	if !ok {
+		fail("%s is no place in memory", o.Asm())
+	}
+	switch m.Base {
+	case reg.FramePointer, reg.StackPointer:
+		fail("the frame has no address")
+	case reg.StaticBase:
+		d := t.newTemp(general)
+		t.emit(inst{op: movSym, dst: []temp{d}, text: m.Symbol.Name, i: int64(m.Disp)})
+		return d, 0
+	}
+	base := t.gen(m.Base)
+	if m.Index != nil {
+		base = t.do(scaled[m.Scale], general, base, t.gen(m.Index))
+	}
+	return base, int64(m.Disp)
+}
+
+// exact is address without a displacement.
+func (t *translator) exact(o operand.Op) temp {
+	base, disp := t.address(o)
+	if disp == 0 {
+		return base
+	}
+	d := t.newTemp(general)
+	t.emit(inst{op: addImm, dst: []temp{d}, src: []temp{base}, i: disp})
+	return d
+}
+
+// argument gives the name of a parameter and its place.
+func argument(o operand.Op) (name string, at int64, ok bool) {
+	m, ok := o.(operand.Mem)
+	if !ok || m.Base != reg.FramePointer {
+		return "", 0, false
+	}
+	return m.Symbol.Name, int64(m.Disp), true
+}
+
+func move(t *translator, in, next *ir.Instruction) {
+	from, to := in.Operands[0], in.Operands[1]
+	v, isNumber := number(from)
+	if isGen(to) {
+		d := []temp{t.gen(to)}
+		if isNumber {
+			t.emit(inst{op: movImm, dst: d, i: v})
+			return
+		}
+		if isGen(from) {
+			o := movGen
+			if in.Opcode != "MOVQ" {
+				o = zero32
+			}
+			t.emit(inst{op: o, dst: d, src: []temp{t.gen(from)}})
+			return
+		}
+		wide := map[string]int{"MOVQ": 0, "MOVL": 1}
+		k, ok := wide[in.Opcode]
+		if !ok {
+			fail("cannot load this width")
+		}
+		if name, at, ok := argument(from); ok {
+			t.emit(inst{op: [...]*op{load64Arg, load32Arg}[k], dst: d, text: name, i: at})
+			return
+		}
+		base, disp := t.address(from)
+		t.emit(inst{op: [...]*op{load64, load32}[k], dst: d, src: []temp{base}, i: disp})
+		return
+	}
+	var s temp
+	if isNumber {
+		s = t.value(v)
+	} else {
+		s = t.gen(from)
+	}
+	if name, at, ok := argument(to); ok {
+		if in.Opcode != "MOVB" {
+			fail("cannot give a result of this width")
+		}
+		t.emit(inst{op: store8Arg, src: []temp{s}, text: name, i: at})
+		return
+	}
+	o, ok := map[string]*op{"MOVL": store32, "MOVW": store16}[in.Opcode]
+	if !ok {
+		fail("cannot store this width")
+	}
+	base, disp := t.address(to)
+	t.emit(inst{op: o, src: []temp{base, s}, i: disp})
+}
+
+func lea(t *translator, in, next *ir.Instruction) {
+	d := t.gen(in.Operands[1])
+	base, disp := t.address(in.Operands[0])
+	o, w := addImm, addW
+	if disp < 0 {
+		o, w, disp = subImm, subW, -disp
+	}
+	if in.Opcode == "LEAL" {
+		o = w
+	} else if disp == 0 {
+		o = movGen
+	}
+	t.emit(inst{op: o, dst: []temp{d}, src: []temp{base}, i: disp})
+}
+
+// looks reports whether the next instruction is a conditional jump. Nothing else
+// reads the flags.
+func looks(next *ir.Instruction) bool { return next != nil && next.IsConditional }
+
+func arithmetic(t *translator, in, next *ir.Instruction) {
+	last := in.Operands[len(in.Operands)-1]
+	d := t.gen(last)
+	v, isNumber := number(in.Operands[0])
+	var o *op
+	switch in.Opcode {
+	case "DECQ", "DECL", "INCQ", "INCL":
+		v, isNumber = 1, true
+	}
+	if !isNumber {
+		o = map[string]*op{"ADDQ": add, "SUBQ": sub, "SUBL": subWW, "ORL": or}[in.Opcode]
+		s := t.gen(in.Operands[0])
+		if in.Opcode == "XORL" && s == d {
+			t.emit(inst{op: movImm, dst: []temp{d}})
+			return
+		}
+		if o == nil || looks(next) {
+			fail("no translation with a register")
+		}
+		t.emit(inst{op: o, dst: []temp{d}, src: []temp{d, s}})
+		return
+	}
+	o = map[string]*op{"ADDQ": addImm, "INCQ": addImm, "SUBQ": subImm, "DECQ": subImm, "DECL": subW, "INCL": addW, "SUBL": subW, "ANDL": andW}[in.Opcode]
+	if o == nil {
+		fail("no translation with a number")
+	}
+	if looks(next) {
+		if o != subImm {
+			fail("no translation with flags")
+		}
+		o = subsImm
+		t.flags = flags{set: true, left: true}
+	}
+	t.emit(inst{op: o, dst: []temp{d}, src: []temp{d}, i: v})
+}
+
+func test(t *translator, in, next *ir.Instruction) {
+	a, b := t.gen(in.Operands[0]), t.gen(in.Operands[1])
+	if a != b || !looks(next) {
+		fail("not a test for zero")
+	}
+	t.flags = flags{set: true, zero: []temp{a}, is32: in.Opcode == "TESTL" && !t.isLanes(in.Operands[0])}
+}
+
+func compare(t *translator, in, next *ir.Instruction) {
+	s := t.gen(in.Operands[0])
+	v, ok := number(in.Operands[1])
+	if !ok || !looks(next) {
+		fail("not a comparison with a number before a jump")
+	}
+	if t.isLanes(in.Operands[0]) {
+		if v != 0xff {
+			fail("a mask of lanes is compared with %#x", v)
+		}
+		t.emit(inst{op: cmnOne, src: []temp{s}})
+		t.flags = flags{set: true, left: true}
+		return
+	}
+	t.emit(inst{op: cmpW, src: []temp{s}, i: v})
+	t.flags = flags{set: true}
+}
+
+func jumpIf(t *translator, in, next *ir.Instruction) {
+	f := t.flags
+	t.flags = flags{}
+	o := conditions[in.Opcode]
+	equal := o.form == conditions["JZ"].form
+	if !f.set || (f.left || f.zero != nil) && !equal && o.form != conditions["JNZ"].form {
+		fail("not after the flags that it looks at")
+	}
+	if f.zero != nil {
+		k := 0
+		if f.is32 {
+			k = 1
+		}
+		o = cbnz[k]
+		if equal {
+			o = cbz[k]
+		}
+	}
+	t.emit(inst{op: o, src: f.zero, text: target(in)})
+}
+
+// lowestBit is for numbers that are not zero.
+func lowestBit(t *translator, in, next *ir.Instruction) {
+	r := t.do(rbitW, general, t.gen(in.Operands[0]))
+	t.emit(inst{op: clzW, dst: []temp{t.gen(in.Operands[1])}, src: []temp{r}})
+}
