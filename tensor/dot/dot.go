@@ -54,6 +54,10 @@ import (
 // ErrSize marks weights, activations and results whose sizes do not fit.
 var ErrSize = errors.New("sizes do not fit")
 
+// Step is the number of weight rows that are multiplied at once. Fewer cost as
+// much.
+const Step = lanes
+
 // Format is how activations are held.
 type Format uint8
 
@@ -105,7 +109,7 @@ type Kernel struct {
 	format   Format
 	width    int
 	rowBytes int
-	family   *family       // for int8 activations
+	family   *family       // nil for types that are not in blocks
 	decoder  quant.Decoder // for float32 activations
 }
 
@@ -120,6 +124,9 @@ func New(t tensor.Type, width int, f Format) (*Kernel, error) {
 		return nil, fmt.Errorf("%w: rows of %d values", ErrSize, width)
 	}
 	k := &Kernel{typ: t, format: f, width: width, rowBytes: int(rowBytes)}
+	if int(t) < len(families) {
+		k.family = families[t]
+	}
 	switch {
 	case f == F32:
 		k.decoder, err = quant.DecoderFor(t)
@@ -127,7 +134,6 @@ func New(t tensor.Type, width int, f Format) (*Kernel, error) {
 	case f != FormatOf(t):
 		return nil, fmt.Errorf("%w: %s weights have no kernel for %s activations", ErrSize, t, f)
 	}
-	k.family = families[t]
 	return k, nil
 }
 
@@ -148,8 +154,8 @@ func (k *Kernel) RowBytes() int { return k.rowBytes }
 //	dst[t*stride+r] = row r of w . row t of b
 //
 // so that the results of an activation row lie together. To share a matrix
-// among goroutines give each some of its rows, dst from the first of them on,
-// and a Scratch of its own. Nothing is allocated once the Scratch has grown to
+// among goroutines give each some of its rows, best a multiple of Step, dst from
+// the first of them on, and a Scratch of its own. Nothing is allocated once the Scratch has grown to
 // the widest matrix and largest batch.
 func (k *Kernel) Mul(dst []float32, stride int, w []byte, b *Batch, s *Scratch) error {
 	if b.format != k.format || b.width != k.width {

@@ -129,6 +129,27 @@ func sumSingle(k kind, acc *[8]float32, t *tile, p piece, units int) {
 	}
 }
 
+// vectorDecodes reports whether unpacking and expandRow are faster than the
+// decoder. They give the same values.
+func (k *Kernel) vectorDecodes() bool { return useAVX2 && k.family != nil }
+
+// expandRow gives the values of row 0 of a tile.
+func expandRow(f *family, dst []float32, t *tile) {
+	to, codes, d, m, units := &dst[0], &t.codes[0], &t.d[0], &t.m[0], len(dst)/f.kind.values()
+	switch f.kind {
+	case biased32, signed32:
+		expand32AVX2(to, codes, d, d, f.bias, units)
+	case halves32:
+		expand32AVX2(to, codes, d, m, 0, units)
+	case affine32:
+		expandAffine32AVX2(to, codes, d, m, 0, units)
+	case affine256:
+		expandAffine256AVX2(to, codes, d, m, &t.scales[0], &t.corr[0], 0, units)
+	default:
+		expand256AVX2(to, codes, d, m, &t.scales[0], &t.corr[0], f.bias, units)
+	}
+}
+
 func dotFloats(dst []float32, stride, n int, rows, x []float32, width int) {
 	if !useAVX2 {
 		dotFloatsScalar(dst, stride, n, rows, x, width)

@@ -24,6 +24,10 @@ func sumSingle(k kind, acc *[8]float32, t *tile, p piece, units int) {
 	sumSingleScalar(k, acc, t, p, units)
 }
 
+func (k *Kernel) vectorDecodes() bool { return false }
+
+func expandRow(*family, []float32, *tile) {}
+
 func dotFloats(dst []float32, stride, n int, rows, x []float32, width int) {
 	dotFloatsScalar(dst, stride, n, rows, x, width)
 }

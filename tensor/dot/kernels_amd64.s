@@ -4263,6 +4263,186 @@ odd:
 	MOVB AL, ret+32(FP)
 	RET
 
+// func expand32AVX2(dst *float32, codes *byte, d *float32, halves *float32, bias int32, units int)
+// Requires: AVX, AVX2
+TEXT ·expand32AVX2(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), AX
+	MOVQ         codes+8(FP), CX
+	MOVQ         d+16(FP), DX
+	MOVQ         halves+24(FP), BX
+	MOVQ         units+40(FP), SI
+	MOVL         bias+32(FP), DI
+	VMOVD        DI, X0
+	VPBROADCASTD X0, Y0
+
+loop:
+	VBROADCASTSS (DX), Y1
+	VBROADCASTSS (BX), Y2
+	VPMOVSXBD    (CX), Y3
+	VPSUBD       Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	VPMOVSXBD    8(CX), Y3
+	VPSUBD       Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	VPMOVSXBD    16(CX), Y1
+	VPSUBD       Y0, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	VMOVUPS      Y1, 64(AX)
+	VPMOVSXBD    24(CX), Y1
+	VPSUBD       Y0, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	VMOVUPS      Y1, 96(AX)
+	ADDQ         $+128, AX
+	ADDQ         $+32, CX
+	ADDQ         $+32, DX
+	ADDQ         $+32, BX
+	DECQ         SI
+	JNZ          loop
+	VZEROUPPER
+	RET
+
+// func expandAffine32AVX2(dst *float32, codes *byte, d *float32, m *float32, bias int32, units int)
+// Requires: AVX, AVX2
+TEXT ·expandAffine32AVX2(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), AX
+	MOVQ codes+8(FP), CX
+	MOVQ d+16(FP), DX
+	MOVQ m+24(FP), BX
+	MOVQ units+40(FP), SI
+
+loop:
+	VBROADCASTSS (DX), Y0
+	VBROADCASTSS (BX), Y1
+	VPMOVSXBD    (CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VADDPS       Y1, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VPMOVSXBD    8(CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VADDPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	VPMOVSXBD    16(CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VADDPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 64(AX)
+	VPMOVSXBD    24(CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VADDPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 96(AX)
+	ADDQ         $+128, AX
+	ADDQ         $+32, CX
+	ADDQ         $+32, DX
+	ADDQ         $+32, BX
+	DECQ         SI
+	JNZ          loop
+	VZEROUPPER
+	RET
+
+// func expand256AVX2(dst *float32, codes *byte, d *float32, m *float32, scales *uint32, corr *int16, bias int32, units int)
+// Requires: AVX, AVX2
+TEXT ·expand256AVX2(SB), NOSPLIT, $0-64
+	MOVQ         dst+0(FP), AX
+	MOVQ         codes+8(FP), CX
+	MOVQ         d+16(FP), DX
+	MOVQ         scales+32(FP), BX
+	MOVQ         units+56(FP), SI
+	MOVQ         m+24(FP), DI
+	MOVQ         corr+40(FP), R8
+	MOVL         bias+48(FP), R9
+	VMOVD        R9, X0
+	VPBROADCASTD X0, Y0
+
+loop:
+	VBROADCASTSS (DX), Y1
+	VBROADCASTSS (DI), Y2
+	MOVQ         $0x00000010, R9
+
+blocks:
+	VPBROADCASTW (BX), Y2
+	VPSRAD       $0x10, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VPMOVSXBD    (CX), Y3
+	VPSUBD       Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	VPMOVSXBD    8(CX), Y3
+	VPSUBD       Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	ADDQ         $+64, AX
+	ADDQ         $+16, CX
+	ADDQ         $+4, BX
+	ADDQ         $+2, R8
+	DECQ         R9
+	JNZ          blocks
+	ADDQ         $+32, DX
+	ADDQ         $+32, DI
+	DECQ         SI
+	JNZ          loop
+	VZEROUPPER
+	RET
+
+// func expandAffine256AVX2(dst *float32, codes *byte, d *float32, m *float32, scales *uint32, corr *int16, bias int32, units int)
+// Requires: AVX, AVX2
+TEXT ·expandAffine256AVX2(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), AX
+	MOVQ codes+8(FP), CX
+	MOVQ d+16(FP), DX
+	MOVQ scales+32(FP), BX
+	MOVQ units+56(FP), SI
+	MOVQ m+24(FP), DI
+	MOVQ corr+40(FP), R8
+
+loop:
+	VBROADCASTSS (DX), Y0
+	VBROADCASTSS (DI), Y1
+	MOVQ         $0x00000010, R9
+
+blocks:
+	VPBROADCASTW (BX), Y2
+	VPSRAD       $0x10, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VPBROADCASTW (R8), Y3
+	VPSRAD       $0x10, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VPMOVSXBD    (CX), Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, (AX)
+	VPMOVSXBD    8(CX), Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 32(AX)
+	ADDQ         $+64, AX
+	ADDQ         $+16, CX
+	ADDQ         $+4, BX
+	ADDQ         $+2, R8
+	DECQ         R9
+	JNZ          blocks
+	ADDQ         $+32, DX
+	ADDQ         $+32, DI
+	DECQ         SI
+	JNZ          loop
+	VZEROUPPER
+	RET
+
 // func dotFloatsAVX2(dst *float32, rows *float32, x *float32, width int)
 // Requires: AVX
 TEXT ·dotFloatsAVX2(SB), NOSPLIT, $0-32

@@ -173,6 +173,34 @@ func compareTiles(t *testing.T, what string, got, want *tile) {
 	}
 }
 
+// TestDecoding compares the values that float32 activations meet with package
+// quant's.
+func TestDecoding(t *testing.T) {
+	rng := rand.New(rand.NewPCG(21, 22))
+	s := new(Scratch)
+	for _, typ := range blockTypes() {
+		for _, width := range widths {
+			if width%int(typ.BlockValues()) != 0 {
+				continue
+			}
+			k := kernel(t, typ, width, F32)
+			w := make([]byte, k.RowBytes())
+			for range 5 {
+				anyBytes(rng, w)
+				got, want := make([]float32, width), make([]float32, width)
+				k.decode(got, w, s)
+				k.decoder.Decode(want, w)
+				for i := range got {
+					got[i], want[i] = number(got[i]), number(want[i])
+				}
+				if err := sameBits(got, want); err != nil {
+					t.Fatalf("%s, width %d: %v", typ, width, err)
+				}
+			}
+		}
+	}
+}
+
 func TestQuantizers(t *testing.T) {
 	rng := rand.New(rand.NewPCG(15, 16))
 	for range 5000 {

@@ -172,6 +172,26 @@ func quantizeQ8_0AVX2(q *int8, d *float32, sums *int32, x *float32, blocks int) 
 //go:noescape
 func quantizeQ8_KAVX2(q *int8, d *float32, sums *int16, x *float32) bool
 
+// expand32AVX2 decodes units of 32 values; halves are the scales of the last 16 of each.
+//
+//go:noescape
+func expand32AVX2(dst *float32, codes *byte, d *float32, halves *float32, bias int32, units int)
+
+// expandAffine32AVX2 decodes units of 32 values with a minimum; bias is 0.
+//
+//go:noescape
+func expandAffine32AVX2(dst *float32, codes *byte, d *float32, m *float32, bias int32, units int)
+
+// expand256AVX2 decodes units of 256 values.
+//
+//go:noescape
+func expand256AVX2(dst *float32, codes *byte, d *float32, m *float32, scales *uint32, corr *int16, bias int32, units int)
+
+// expandAffine256AVX2 decodes units of 256 values with minima; bias is 0.
+//
+//go:noescape
+func expandAffine256AVX2(dst *float32, codes *byte, d *float32, m *float32, scales *uint32, corr *int16, bias int32, units int)
+
 // dotFloatsAVX2 is dotFloat for 4 rows, width values apart.
 //
 //go:noescape

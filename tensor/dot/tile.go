@@ -37,6 +37,7 @@ type family struct {
 	kind   kind
 	block  int // bytes of a block of the type
 	units  int // units in a block
+	bias   int32
 	// unpack fills row i of the tile from blocks of the type, whose first is
 	// the tile's first.
 	unpack func(t *tile, i int, src []byte)
@@ -72,32 +73,32 @@ func (t *tile) biasedScale(i, j int, s, bias int32) {
 
 // families is indexed by type; types that are not in blocks have none.
 var families = [...]*family{
-	tensor.KMCUQ4: {format: Q8_0, kind: biased32, block: 18, units: 1, unpack: unpackKMCUQ4},
+	tensor.KMCUQ4: {format: Q8_0, kind: biased32, block: 18, units: 1, bias: 16, unpack: unpackKMCUQ4},
 
-	tensor.Q1_0:   {format: Q8_0, kind: biased32, block: 18, units: 4, unpack: unpackQ1_0},
-	tensor.Q2_0:   {format: Q8_0, kind: biased32, block: 18, units: 2, unpack: unpackQ2_0},
-	tensor.Q4_0:   {format: Q8_0, kind: biased32, block: 18, units: 1, unpack: unpackQ4_0},
+	tensor.Q1_0:   {format: Q8_0, kind: biased32, block: 18, units: 4, bias: 16, unpack: unpackQ1_0},
+	tensor.Q2_0:   {format: Q8_0, kind: biased32, block: 18, units: 2, bias: 16, unpack: unpackQ2_0},
+	tensor.Q4_0:   {format: Q8_0, kind: biased32, block: 18, units: 1, bias: 16, unpack: unpackQ4_0},
 	tensor.Q4_1:   {format: Q8_0, kind: affine32, block: 20, units: 1, unpack: unpackQ4_1},
-	tensor.Q5_0:   {format: Q8_0, kind: biased32, block: 22, units: 1, unpack: unpackQ5_0},
+	tensor.Q5_0:   {format: Q8_0, kind: biased32, block: 22, units: 1, bias: 16, unpack: unpackQ5_0},
 	tensor.Q5_1:   {format: Q8_0, kind: affine32, block: 24, units: 1, unpack: unpackQ5_1},
 	tensor.Q8_0:   {format: Q8_0, kind: signed32, block: 34, units: 1, unpack: unpackQ8_0},
 	tensor.IQ4_NL: {format: Q8_0, kind: signed32, block: 18, units: 1, unpack: unpackIQ4_NL},
-	tensor.MXFP4:  {format: Q8_0, kind: biased32, block: 17, units: 1, unpack: unpackMXFP4},
+	tensor.MXFP4:  {format: Q8_0, kind: biased32, block: 17, units: 1, bias: 16, unpack: unpackMXFP4},
 	tensor.NVFP4:  {format: Q8_0, kind: halves32, block: 36, units: 2, unpack: unpackNVFP4},
 
 	tensor.Q2_K:    {format: Q8_K, kind: affine256, block: 84, units: 1, unpack: unpackQ2_K},
-	tensor.Q3_K:    {format: Q8_K, kind: biased256, block: 110, units: 1, unpack: unpackQ3_K},
+	tensor.Q3_K:    {format: Q8_K, kind: biased256, block: 110, units: 1, bias: 4, unpack: unpackQ3_K},
 	tensor.Q4_K:    {format: Q8_K, kind: affine256, block: 144, units: 1, unpack: unpackQ4_K},
 	tensor.Q5_K:    {format: Q8_K, kind: affine256, block: 176, units: 1, unpack: unpackQ5_K},
-	tensor.Q6_K:    {format: Q8_K, kind: wide256, block: 210, units: 1, unpack: unpackQ6_K},
-	tensor.TQ1_0:   {format: Q8_K, kind: biased256, block: 54, units: 1, unpack: unpackTQ1_0},
-	tensor.TQ2_0:   {format: Q8_K, kind: biased256, block: 66, units: 1, unpack: unpackTQ2_0},
-	tensor.IQ1_S:   {format: Q8_K, kind: biased256, block: 50, units: 1, unpack: unpackIQ1_S},
-	tensor.IQ1_M:   {format: Q8_K, kind: biased256, block: 56, units: 1, unpack: unpackIQ1_M},
+	tensor.Q6_K:    {format: Q8_K, kind: wide256, block: 210, units: 1, bias: 32, unpack: unpackQ6_K},
+	tensor.TQ1_0:   {format: Q8_K, kind: biased256, block: 54, units: 1, bias: 1, unpack: unpackTQ1_0},
+	tensor.TQ2_0:   {format: Q8_K, kind: biased256, block: 66, units: 1, bias: 1, unpack: unpackTQ2_0},
+	tensor.IQ1_S:   {format: Q8_K, kind: biased256, block: 50, units: 1, bias: 16, unpack: unpackIQ1_S},
+	tensor.IQ1_M:   {format: Q8_K, kind: biased256, block: 56, units: 1, bias: 16, unpack: unpackIQ1_M},
 	tensor.IQ2_XXS: {format: Q8_K, kind: signed256, block: 66, units: 1, unpack: unpackIQ2_XXS},
 	tensor.IQ2_XS:  {format: Q8_K, kind: signed256, block: 74, units: 1, unpack: unpackIQ2_XS},
 	tensor.IQ2_S:   {format: Q8_K, kind: signed256, block: 82, units: 1, unpack: unpackIQ2_S},
 	tensor.IQ3_XXS: {format: Q8_K, kind: signed256, block: 98, units: 1, unpack: unpackIQ3_XXS},
-	tensor.IQ3_S:   {format: Q8_K, kind: biased256, block: 110, units: 1, unpack: unpackIQ3_S},
+	tensor.IQ3_S:   {format: Q8_K, kind: biased256, block: 110, units: 1, bias: 16, unpack: unpackIQ3_S},
 	tensor.IQ4_XS:  {format: Q8_K, kind: signed256, block: 136, units: 1, unpack: unpackIQ4_XS},
 }
