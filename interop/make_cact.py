@@ -128,6 +128,16 @@ def merged(params, adapter):
     return {k: v for k, v in out.items() if k != architecture.ConfidenceHead.key}
 
 
+def settle(path):
+    """Sorts the metadata of a safetensors file, which the library writes in the order of its hash table."""
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + size])
+    header = {"__metadata__": dict(sorted(header.pop("__metadata__").items())), **header}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    path.write_bytes(data[:8] + text.ljust(size) + data[8 + size:])
+
+
 def write_archive(name, params, config, tokenizer):
     info = export.write_export(params, config, OUT / f"{name}.cact", tokenizer=tokenizer, kv_window=architecture.effective_kv_window(config))
     print(f"{name}.cact: {info['bytes']} bytes, {info['tensors']} tensors", file=sys.stderr)
@@ -285,6 +295,18 @@ def evaluate(name, params, config, archive, lengths, heads):
         record(mode, picked[0], archive, quant=True, kv=kv, packed=True)
     meta = {k: json.dumps(v, separators=(",", ":")) for k, v in meta.items()}
     save_file(tensors, OUT / f"{name}-logits.safetensors", metadata=meta)
+    settle(OUT / f"{name}-logits.safetensors")
+
+
+def windowed(name, config, archive, tokens, window):
+    """Logits of a KV cache of window positions, which must be more than the engrams look back on: the mask would cut them too."""
+    fields = dict(config.__dict__, dtype="float32", remat=False)
+    model = architecture.SimpleAttentionNetwork(architecture.TransformerConfig(**fields))
+    params = jax.tree.map(lambda a: jnp.asarray(np.asarray(a).astype(np.float32)), archive)
+    at = np.arange(len(tokens))
+    mask = (at[:, None] >= at[None, :]) & (at[:, None] - at[None, :] < window)
+    got = jax.jit(lambda t, m: model.apply({"params": params}, t, mask=m))(jnp.asarray([tokens], jnp.int32), jnp.asarray(mask)[None, None])
+    save_file({"logits": np.asarray(got)[0]}, OUT / f"{name}-window.safetensors", metadata={"tokens": json.dumps(tokens, separators=(",", ":"))})
 
 
 def make(letter, only_files):
@@ -294,6 +316,7 @@ def make(letter, only_files):
     params = make_params(config, spec)
     checkpoint = {"format_version": 2, "params": params, "config": dataclasses.asdict(config) if spec["full"] else given, "step": 1200, "run": {"name": name}}
     checkpoints.write_checkpoint(OUT / f"{name}.safetensors", checkpoint)
+    settle(OUT / f"{name}.safetensors")
     tokenizer = SANTokenizer(str(OUT / ("needle3-dummy.model" if letter == "a" else "needle3-plain.model")))
     params = {k: v for k, v in params.items() if not k.startswith("mtp_")}
     write_archive(name, params, config, tokenizer)
@@ -301,6 +324,7 @@ def make(letter, only_files):
     if letter == "a":
         adapter = adapter_of(params, 3, rng)
         checkpoints.write_adapter(OUT / f"{name}-lora.safetensors", adapter)
+        settle(OUT / f"{name}-lora.safetensors")
         write_archive(f"{name}-lora", merged(params, adapter), config, tokenizer)
         write_archive(f"{name}-layers3", *finetune.rung(params, config, 3), tokenizer)
     if letter == "b":
@@ -313,7 +337,35 @@ def make(letter, only_files):
         write_archive(f"{name}-layers5", *finetune.rung(params, config, 5), tokenizer)
     if not only_files:
         lengths = {"a": {"float": 44, "w4a8": 7}, "b": {"float": 20, "w4a8": 8}, "c": {"float": 24, "w4a8": 4}}[letter]
-        evaluate(name, params, config, Archive(OUT / f"{name}.cact", config).params, lengths, spec["heads"])
+        archive = Archive(OUT / f"{name}.cact", config).params
+        if letter == "a":
+            windowed(name, config, archive, [2] + np.random.RandomState(5).randint(4, config.vocab_size, 25).tolist(), 10)
+        evaluate(name, params, config, archive, lengths, spec["heads"])
+
+
+TEXTS = [
+    "", " ", "Once upon a time", "  two  spaces ", "tab\tand\nnewline", "<|im_start|>user\nhi<|im_end|>", "a<tools>b</tools>c", "<tool", "<tool_call>{}</tool_call>",
+    "<note>", "</think><think>", "caf\u00e9 na\u00efve \u4f60\u597d \U0001f600", "\u2581 is a space", "1234567890", "aaaaaaaaaaaaaaaa", "<s></s><pad>", "<0x41>",
+    "e\u0301 \ufb01 \u2126", "The cat sat on the mat, didn't it?", "<context><schema></schema></context><extract>",
+]
+
+
+def tokenize():
+    """What the exporter's reference tokenizer makes of texts, out of archives of both generations."""
+    cases = {}
+    for name in ("needle2-a-w4", "needle3-a", "needle3-b"):
+        raw = (OUT / f"{name}.cact").read_bytes()
+        words = 30 if name.startswith("needle2") else 49
+        at = 4 * (words + 28) + export.REC_SIZE * (int.from_bytes(raw[4:8], "little") - 1)
+        *_, offset, size, _, _ = export.struct.unpack_from(export._REC_FMT, raw, at)
+        ref = export.RefTokenizer(export.parse_tokenizer_blob(raw[offset:offset + size]))
+        cases[name] = [{"text": t, "ids": (ids := ref.encode(t)), "decoded": ref.decode(ids)} for t in TEXTS]
+    lines = ["{"]
+    for i, (name, rows) in enumerate(cases.items()):
+        lines.append(f'"{name}": [')
+        lines += [json.dumps(r, separators=(",", ":")) + ("," if r is not rows[-1] else "") for r in rows]
+        lines.append("]" + ("," if i < len(cases) - 1 else ""))
+    (OUT / "tokens.json").write_text("\n".join(lines + ["}"]) + "\n")
 
 
 def main():
@@ -326,6 +378,7 @@ def main():
     train_tokenizer(OUT / "needle3-plain.model", corpus, False)
     for letter in args.models:
         make(letter, args.files)
+    tokenize()
 
 
 if __name__ == "__main__":
