@@ -28,8 +28,8 @@ func runCommand() *cli.Command {
 		Name:      "run",
 		Usage:     "let a model continue a text",
 		ArgsUsage: "FILE|FOLDER",
-		Description: "Runs a GGUF file, a KMCU file or a model folder on the CPU, the same to the last bit on every machine. Without\n" +
-			"a temperature the most likely token is taken each time. The text appears as it is made.",
+		Description: "Runs a GGUF file, a KMCU file, a .cact archive or a model folder on the CPU, the same to the last bit on every machine.\n" +
+			"Without a temperature the most likely token is taken each time. The text appears as it is made.",
 		Flags:  slices.Concat(flags, samplingFlags(), modelFlags()),
 		Action: runRun,
 	}

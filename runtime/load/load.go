@@ -8,18 +8,20 @@ import (
 	"os"
 	"path/filepath"
 
+	"quern/formats/cact"
 	"quern/formats/gguf"
 	"quern/formats/kmcu"
 	"quern/model"
 	infer "quern/runtime"
 	"quern/runtime/mapped"
+	"quern/runtime/needle"
 	"quern/runtime/transformer"
 	"quern/tensor"
 	"quern/tokenizer"
 )
 
-// Open opens a GGUF file (all shards of a split one), a KMCU file or a Hugging
-// Face folder. Weights are mapped, not read. Close the model when done.
+// Open opens a GGUF file (all shards of a split one), a KMCU file, a .cact archive
+// or a Hugging Face folder. Weights are mapped, not read. Close the model when done.
 func Open(ctx context.Context, path string) (infer.Model, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -39,6 +41,9 @@ func Open(ctx context.Context, path string) (infer.Model, error) {
 	if string(head) == "KMCU" {
 		return openKMCU(ctx, path, f)
 	}
+	if cact.IsCact(head) {
+		return openCact(ctx, path, f)
+	}
 	// What is none of the formats gets the GGUF reader's error, which tells
 	// other kinds of files apart.
 	if err := f.Close(); err != nil {
@@ -53,6 +58,19 @@ func openKMCU(ctx context.Context, path string, f *mapped.File) (infer.Model, er
 		return nil, errors.Join(err, f.Close())
 	}
 	m, err := transformer.FromKMCU(ctx, k)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	m.Closers = append(m.Closers, f.Close)
+	return m, nil
+}
+
+func openCact(ctx context.Context, path string, f *mapped.File) (infer.Model, error) {
+	a, err := cact.Open(ctx, filepath.Base(path), f, cact.Options{})
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	m, err := needle.FromArchive(ctx, a)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}

@@ -1,0 +1,81 @@
+package needle
+
+import (
+	"fmt"
+	"io"
+)
+
+// MemoryTarget is what published models are made to run in: 28 MB.
+const MemoryTarget = 28_000_000
+
+const kvGroup = 32 // values of a cached vector that share a scale
+
+// Budget is the memory that a device needs to run a model, in bytes.
+type Budget struct {
+	// Weights are mapped as the file has them.
+	Weights int64
+	// Positions is how many tokens the KV cache holds at once.
+	Positions int64
+	// KV is the cache at the file's width, with a float32 scale for 32 values: keys
+	// and values of every layer for as many positions as it looks back on.
+	KV int64
+	// Engram is what engram sites keep of the positions they look back on, in the
+	// same form.
+	Engram int64
+	// Activations are one token's float32 vectors, of which all that are alive at
+	// once are counted, and its logits.
+	Activations int64
+}
+
+// Total is the sum.
+func (b Budget) Total() int64 { return b.Weights + b.KV + b.Engram + b.Activations }
+
+// Budget counts what running the model one token at a time takes.
+func (m *Model) Budget() Budget {
+	p, h := m.p, &m.header
+	b := Budget{Weights: m.info.Bytes, Positions: int64(p.window)}
+	if b.Positions == 0 {
+		b.Positions = int64(p.context)
+	}
+	bits := int64(h.KVBits)
+	vector := func(n int) int64 { return (int64(n)*bits+7)/8 + int64(n/kvGroup)*4 }
+	for i := range p.layers {
+		n := b.Positions
+		if s := int64(p.sees(i, int(b.Positions))); s > 0 {
+			n = min(n, s)
+		}
+		b.KV += n * (vector(p.kvHeads*p.qk) + vector(p.kvHeads*p.v))
+	}
+	local := b.Positions
+	if p.sliding > 0 {
+		local = min(local, int64(p.sliding))
+	}
+	b.Engram = int64(len(m.w.sites)) * local * vector(p.d)
+	d, wide := int64(p.d), int64(p.d)*int64(p.lanes)
+	// The lanes before and after, what goes into a block and through it, and the
+	// widest of: the flattened lanes; attention with its scores; a Hadamard layer.
+	stack := 2*wide + 2*d
+	attention := int64(p.heads)*int64(p.qk+2*p.v) + int64(p.kvHeads)*int64(p.qk+p.v) + 2*d + b.Positions
+	b.Activations = 4 * (stack + max(wide, attention, 3*int64(p.hada)) + int64(p.out))
+	return b
+}
+
+// Write prints the account.
+func (b Budget) Write(w io.Writer) error {
+	for _, l := range []struct {
+		name  string
+		bytes int64
+		note  string
+	}{
+		{"weights, mapped", b.Weights, ""},
+		{"KV cache", b.KV, fmt.Sprintf("  %d positions", b.Positions)},
+		{"engram values", b.Engram, ""},
+		{"activations", b.Activations, ""},
+		{"together", b.Total(), fmt.Sprintf("  of %.1f MB", float64(MemoryTarget)/1e6)},
+	} {
+		if _, err := fmt.Fprintf(w, "%-16s %8.2f MB%s\n", l.name, float64(l.bytes)/1e6, l.note); err != nil {
+			return err
+		}
+	}
+	return nil
+}

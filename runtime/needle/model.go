@@ -1,0 +1,100 @@
+package needle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"quern/formats/cact"
+	infer "quern/runtime"
+)
+
+// Model is a Needle model that can be run.
+type Model struct {
+	name   string
+	header cact.Header
+	p      *shape
+	w      *weights
+	group  int // of CQ matrices, 0 when there are none
+	info   infer.Info
+	tok    *Tokenizer
+	// Closers are closed with the model, in order.
+	Closers []func() error
+}
+
+var _ infer.Model = (*Model)(nil)
+
+// FromArchive makes a model of an archive. CQ matrices are used where they lie
+// when the blob can give its bytes in place, else they are read into memory.
+func FromArchive(ctx context.Context, f *cact.File) (*Model, error) {
+	find := func(name string) (entry, bool) {
+		e := f.Entry(name)
+		if e == nil {
+			return entry{}, false
+		}
+		out := entry{t: e.Tensor, norms: e.Norms}
+		if e.Kind == cact.CQ {
+			// Open has checked width, group and codebook.
+			c, err := f.Codec(e)
+			if err != nil {
+				return entry{}, false
+			}
+			out.codec = c
+		}
+		return out, true
+	}
+	m, err := newModel(ctx, f.Name, f.Header, f.Heads, find)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name, err)
+	}
+	m.group = f.Group
+	for _, e := range f.Entries {
+		if e.Kind != cact.Raw {
+			n, _ := e.Shape.Values()
+			m.info.Params += n
+		}
+		m.info.Bytes += e.Bytes
+	}
+	t, err := f.Tokenizer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if t != nil {
+		if m.tok, err = NewTokenizer(t); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name, err)
+		}
+	}
+	return m, nil
+}
+
+func newModel(ctx context.Context, name string, h cact.Header, heads []cact.Head, find func(string) (entry, bool)) (*Model, error) {
+	p, err := newShape(&h)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{name: name, header: h, p: p}
+	m.info = infer.Info{Architecture: fmt.Sprintf("needle%d", p.generation), Vocab: p.vocab, Context: p.context}
+	m.w, err = gather(ctx, p, &h, heads, find)
+	return m, err
+}
+
+// Info is what the file says of itself.
+func (m *Model) Info() infer.Info { return m.info }
+
+// Tokenizer is that of the archive.
+func (m *Model) Tokenizer() (infer.Tokenizer, error) {
+	if m.tok == nil {
+		return nil, fmt.Errorf("%s: %w", m.name, infer.ErrNoTokenizer)
+	}
+	return m.tok, nil
+}
+
+// Close runs the closers.
+func (m *Model) Close() error {
+	var errs []error
+	for _, c := range m.Closers {
+		errs = append(errs, c())
+	}
+	m.Closers = nil
+	return errors.Join(errs...)
+}
