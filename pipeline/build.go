@@ -169,11 +169,19 @@ func (b *build) run(ctx context.Context) (*Result, error) {
 	return b.res, b.publish(ctx)
 }
 
+func (b *build) planOptions() PlanOptions {
+	o := PlanOptions{WorkOptions: WorkOptions{Jobs: b.opt.Jobs, Memory: b.opt.Memory, Events: b.opt.Events}, NoCache: b.opt.NoCache}
+	if b.keeping() {
+		o.Store = b.opt.Store
+	}
+	return o
+}
+
 // makePlan opens and plans. Small local files whose digest is not known yet are
 // hashed and everything is planned again, since keys need digests.
 func (b *build) makePlan(ctx context.Context) error {
 	var err error
-	if b.plan, err = NewPlan(ctx, b.prj); err != nil {
+	if b.plan, err = NewPlan(ctx, b.prj, b.planOptions()); err != nil {
 		return err
 	}
 	var unhashed int64
@@ -212,7 +220,7 @@ func (b *build) tell() {
 // replan opens everything again: digests are known now, or bytes were wrong.
 func (b *build) replan(ctx context.Context) error {
 	old := b.plan
-	next, err := NewPlan(ctx, b.prj)
+	next, err := NewPlan(ctx, b.prj, b.planOptions())
 	if err != nil {
 		return err
 	}
@@ -269,13 +277,7 @@ func (b *build) first(msg string) bool {
 	return !old
 }
 
-func (b *build) sources() []SourceRecord {
-	out := make([]SourceRecord, 0, len(b.plan.Sources))
-	for _, s := range b.plan.Sources {
-		out = append(out, SourceRecord{Name: s.Name, Kind: s.Kind, Ref: s.Ref, Commit: s.Commit, Files: s.Files})
-	}
-	return out
-}
+func (b *build) sources() []SourceRecord { return sourceRecords(b.plan.Sources) }
 
 func (b *build) measureStages(ctx context.Context) error {
 	for i, st := range b.prj.Stages {

@@ -320,7 +320,7 @@ func TestSpaceIsLookedAt(t *testing.T) {
 	if got := w.warnings(); !strings.Contains(got, "1000 are free in the store") {
 		t.Errorf("warnings %q", got)
 	}
-	p, err := pipeline.NewPlan(t.Context(), w.project())
+	p, err := pipeline.NewPlan(t.Context(), w.project(), pipeline.PlanOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,12 +21,17 @@ type Project struct {
 	Stages   []PlacedStage
 	Emitters []PlacedEmitter
 	Gates    []PlacedGate
+
+	products map[int]made // by stage
 }
 
 // PlacedStage is a stage with the recipe position that errors name.
 type PlacedStage struct {
-	Stage  Stage
-	Where  string
+	Stage Stage
+	Where string
+	// ID is what the recipe calls the step's product, empty where it has no
+	// name for it.
+	ID     string
 	Record StepRecord
 }
 
@@ -50,15 +55,21 @@ type Plan struct {
 	// Reference is the model before the first lossy stage.
 	Reference *model.Model
 	Layouts   []*Layout
+
+	opt PlanOptions
 }
 
-// NewPlan opens the sources and plans everything. Close the plan when done.
-func NewPlan(ctx context.Context, prj *Project) (*Plan, error) {
+// NewPlan opens the sources and plans everything, side products included. Close
+// the plan when done.
+func NewPlan(ctx context.Context, prj *Project, opt PlanOptions) (*Plan, error) {
 	sources, err := prj.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Project: prj, Sources: sources}
+	p := &Plan{Project: prj, Sources: sources, opt: opt}
+	if err := p.rekeyed(ctx); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
 	if err := p.link(ctx); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -98,11 +109,17 @@ func (p *Plan) link(ctx context.Context) error {
 	}
 	m := base.Model
 	p.Models = append(p.Models, m)
-	for _, st := range p.Project.Stages {
+	sources := p.Sources
+	for i, st := range p.Project.Stages {
 		if _, ok := st.Stage.(Lossy); ok && p.Reference == nil {
 			p.Reference = m
 		}
-		next, err := p.run(ctx, st.Stage, m)
+		if p.Project.resolves(i) {
+			if sources, err = p.resolve(ctx, i, m, sources); err != nil {
+				return fmt.Errorf("%s: %s: %w", st.Where, st.Stage.Name(), planFault(ctx, err))
+			}
+		}
+		next, err := run(ctx, st.Stage, m, sources)
 		if err != nil {
 			return fmt.Errorf("%s: %s: %w", st.Where, st.Stage.Name(), planFault(ctx, err))
 		}
@@ -143,9 +160,9 @@ func layouts(ctx context.Context, em Emitter, m *model.Model) ([]*Layout, error)
 	return []*Layout{l}, nil
 }
 
-func (p *Plan) run(ctx context.Context, st Stage, m *model.Model) (*model.Model, error) {
+func run(ctx context.Context, st Stage, m *model.Model, sources []*Source) (*model.Model, error) {
 	if r, ok := st.(SourceReader); ok {
-		return r.PlanWith(ctx, m, p.Sources)
+		return r.PlanWith(ctx, m, sources)
 	}
 	return st.Plan(ctx, m)
 }

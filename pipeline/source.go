@@ -2,6 +2,8 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"quern/model"
 	"quern/tensor"
@@ -41,6 +43,45 @@ type Source struct {
 	// Check fails if a local file has changed since it was opened.
 	Check func() error
 	Close func() error
+}
+
+// FileName is the name of a plain source's file, without folders.
+func (s *Source) FileName() string {
+	if len(s.Files) == 0 {
+		return s.Name
+	}
+	p := s.Files[0].Path
+	return p[strings.LastIndexByte(p, '/')+1:]
+}
+
+// maxText bounds the texts that steps and gates read whole.
+const maxText = 1 << 30
+
+// FindText finds the plain source of a name, which a step or gate reads whole.
+func FindText(sources []*Source, name string) (*Source, error) {
+	for _, s := range sources {
+		switch {
+		case s.Name != name:
+			continue
+		case s.Content == nil:
+			return nil, fmt.Errorf("source %s is a model, and a text is wanted", name)
+		case s.Content.Size() > maxText:
+			return nil, fmt.Errorf("source %s has %d bytes; a text may have %d", name, s.Content.Size(), maxText)
+		case len(s.Files) == 0:
+			return nil, fmt.Errorf("source %s has no file", name)
+		}
+		return s, nil
+	}
+	return nil, fmt.Errorf("no source is called %s", name)
+}
+
+// ReadAll reads a source that FindText gave.
+func (s *Source) ReadAll(ctx context.Context) ([]byte, error) {
+	b := make([]byte, s.Content.Size())
+	if err := s.Content.ReadAt(ctx, b, 0); err != nil {
+		return nil, fmt.Errorf("source %s: %w", s.Name, readFault(ctx, err))
+	}
+	return b, nil
 }
 
 // SourceFile is one file of a Source.

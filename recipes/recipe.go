@@ -157,6 +157,15 @@ type Quantize struct {
 	ImatrixPos  Pos
 }
 
+// Imatrix makes an importance matrix of the model.
+type Imatrix struct {
+	Text         string // source
+	Context      int64  // tokens in a chunk
+	Chunks       int64  // 0 for all
+	Output       bool   // the output head too
+	ParseSpecial bool
+}
+
 // Output is one file to write.
 type Output struct {
 	Format  string // gguf or kmcu

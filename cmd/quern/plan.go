@@ -47,7 +47,8 @@ func runPlan(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := pipeline.NewPlan(c.Context, prj)
+	p, err := pipeline.NewPlan(c.Context, prj, pipeline.PlanOptions{
+		WorkOptions: pipeline.WorkOptions{Jobs: workers, Memory: mem, Events: rep}, Store: e.buildStore(), NoCache: c.Bool("no-cache")})
 	if err != nil {
 		return err
 	}

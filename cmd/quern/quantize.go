@@ -97,7 +97,7 @@ func runQuantize(c *cli.Context) error {
 }
 
 func dryRun(c *cli.Context, prj *pipeline.Project, opt pipeline.EmitOptions) error {
-	p, err := pipeline.NewPlan(c.Context, prj)
+	p, err := pipeline.NewPlan(c.Context, prj, pipeline.PlanOptions{})
 	if err != nil {
 		return err
 	}

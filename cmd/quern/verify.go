@@ -258,7 +258,7 @@ func needed(prj *pipeline.Project, base recipes.Source, others []recipes.Source)
 
 // compare plans the steps and holds the tensors against what they give.
 func (v *verifier) compare(ctx context.Context, prj *pipeline.Project, format verify.Format, got []*tensor.Tensor) (*verify.Report, error) {
-	plan, err := pipeline.NewPlan(ctx, prj)
+	plan, err := pipeline.NewPlan(ctx, prj, pipeline.PlanOptions{WorkOptions: pipeline.WorkOptions{Jobs: v.opt.Jobs, Memory: v.opt.Memory, Events: v.events}, Store: v.e.buildStore()})
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"quern/stages/convert"
 	"quern/stages/emit"
 	"quern/stages/gates"
+	"quern/stages/imatrix"
 	"quern/stages/pad"
 	"quern/stages/quantize"
 	"quern/stages/source"
@@ -40,7 +41,7 @@ func Project(r *recipes.Recipe, env source.Env) (*pipeline.Project, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s: %w: %w", s.Pos, s.Kind, pipeline.ErrRecipe, err)
 		}
-		p.Stages = append(p.Stages, pipeline.PlacedStage{Stage: st, Where: s.Pos.String(),
+		p.Stages = append(p.Stages, pipeline.PlacedStage{Stage: st, Where: s.Pos.String(), ID: s.ID,
 			Record: pipeline.StepRecord{Stage: s.Kind, Version: stageVersion, Params: params[i]}})
 	}
 	for _, o := range r.Outputs {
@@ -87,6 +88,8 @@ func stage(s recipes.Step) (pipeline.Stage, error) {
 		return tie.New(p), nil
 	case recipes.Pad:
 		return pad.New(p), nil
+	case recipes.Imatrix:
+		return imatrix.New(p), nil
 	case recipes.Quantize:
 		return quantize.New(p)
 	}

@@ -159,7 +159,7 @@ func BenchmarkEmit(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			p, err := pipeline.NewPlan(context.Background(), prj)
+			p, err := pipeline.NewPlan(context.Background(), prj, pipeline.PlanOptions{})
 			if err != nil {
 				b.Fatal(err)
 			}

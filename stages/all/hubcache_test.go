@@ -383,7 +383,7 @@ func TestPlanSaysWhatIsFetched(t *testing.T) {
 	text = strings.Replace(text, "{format: gguf, file: out.gguf}", "{format: kmcu, file: out.kmcu}", 1)
 	toFetch := func(change ...func(*hub.Options)) int64 {
 		t.Helper()
-		p, err := pipeline.NewPlan(t.Context(), o.project(text, o.env(change...)))
+		p, err := pipeline.NewPlan(t.Context(), o.project(text, o.env(change...)), pipeline.PlanOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,7 +36,7 @@ func TestRowsThatDoNotDivide(t *testing.T) {
 		t.Fatalf("%+v", res)
 	}
 	o := goOnline(t, "stories-moe", optionsOfTest)
-	plan, err := pipeline.NewPlan(t.Context(), o.project(hubRecipe, o.env()))
+	plan, err := pipeline.NewPlan(t.Context(), o.project(hubRecipe, o.env()), pipeline.PlanOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestPlannedIsWritten(t *testing.T) {
 	o := serve(t, "tiny-llama-hf", files, optionsOfTest)
 	for _, step := range []string{"type: Q8_0, fallback: F16", "type: Q4_0, fallback: F32", "preset: Q4_K_M", "preset: Q4_0"} {
 		text := strings.Replace(hubRecipe, "type: Q8_0, fallback: F16", step, 1)
-		plan, err := pipeline.NewPlan(t.Context(), o.project(text, o.env()))
+		plan, err := pipeline.NewPlan(t.Context(), o.project(text, o.env()), pipeline.PlanOptions{})
 		if err != nil {
 			t.Fatalf("%s: %v", step, err)
 		}

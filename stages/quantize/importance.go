@@ -46,7 +46,7 @@ func readImportance(ctx context.Context, p recipes.Quantize, sources []*pipeline
 	if src.Content == nil {
 		return nil, fmt.Errorf("imatrix: source %s is a model, not an importance matrix; give the file that llama-imatrix wrote", p.Imatrix)
 	}
-	m, err := imatrix.Read(ctx, fileName(src), src.Content, imatrix.Options{})
+	m, err := imatrix.Read(ctx, src.FileName(), src.Content, imatrix.Options{})
 	if err != nil {
 		return nil, pipeline.SourceFault(fmt.Errorf("imatrix: source %s: %w", p.Imatrix, err))
 	}
@@ -90,15 +90,6 @@ func (im *importance) rename(old map[string]string) {
 	im.sets = sets
 }
 
-// fileName is the name of a source's only file.
-func fileName(s *pipeline.Source) string {
-	if len(s.Files) > 0 {
-		p := s.Files[0].Path
-		return p[strings.LastIndexByte(p, '/')+1:]
-	}
-	return s.Name
-}
-
 // lay finds each tensor's weights and holds the matrix against the model:
 // names, widths, experts.
 func (im *importance) lay(in *model.Model, p recipes.Quantize) error {
@@ -128,10 +119,10 @@ func (im *importance) lay(in *model.Model, p recipes.Quantize) error {
 			if stack > 1 {
 				what = fmt.Sprintf("%d x %d = %d values (matrices x row)", stack, row, row*stack)
 			}
-			return fmt.Errorf("tensor %s: %w: it is %d wide in %s, the tensor needs %s; use the matrix of this very model", t.Name, ErrImatrixFit, n, fileName(im.src), what)
+			return fmt.Errorf("tensor %s: %w: it is %d wide in %s, the tensor needs %s; use the matrix of this very model", t.Name, ErrImatrixFit, n, im.src.FileName(), what)
 		}
 		if k := int64(len(e.Counts)); k > 1 && k != stack {
-			return fmt.Errorf("tensor %s: %w: %s counts %d matrices, the tensor has %d", t.Name, ErrImatrixFit, fileName(im.src), k, stack)
+			return fmt.Errorf("tensor %s: %w: %s counts %d matrices, the tensor has %d", t.Name, ErrImatrixFit, im.src.FileName(), k, stack)
 		}
 		if list := e.Unseen(stack); list != nil {
 			if p.MaxUnseen != nil && int64(len(list)) > *p.MaxUnseen && stack > 1 {
@@ -331,7 +322,7 @@ func (im *importance) metadata(out *gguf.Metadata, name string) {
 		out.Append(key, v)
 	}
 	if name == "" {
-		name = fileName(im.src)
+		name = im.src.FileName()
 	}
 	set("quantize.imatrix.file", cut(name))
 	if len(im.m.Datasets) > 0 {

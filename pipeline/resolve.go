@@ -1,0 +1,230 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+
+	"quern/internal/digest"
+	"quern/model"
+	"quern/tensor"
+)
+
+// Resolver is a Stage with a side product that takes data to make: an
+// importance matrix out of a run of the model, the types that a budget allows,
+// token lists. The product is small, made while the build is planned, and kept
+// in the store. Stages behind it find it among the sources that PlanWith gets,
+// under the step's id; so does the stage itself if it is a SourceReader.
+type Resolver interface {
+	Stage
+	// Resolve says what the product is made of and how. A nil product says
+	// that there is none.
+	Resolve(ctx context.Context, in *model.Model, sources []*Source) (*Product, error)
+}
+
+// Product is a side product before it is made.
+type Product struct {
+	// Format and MediaType describe it in manifests, File is its name there.
+	Format, MediaType, File string
+	// Key derives from all that the bytes depend on; zero when some of that has
+	// no key. A product without a key is made anew by every build.
+	Key tensor.Key
+	// Make makes the bytes. They must not depend on opt.
+	Make func(ctx context.Context, opt WorkOptions) ([]byte, error)
+}
+
+// WorkOptions bound what is done while planning. They change no result.
+type WorkOptions struct {
+	Jobs   int
+	Memory int64
+	Events Events
+}
+
+// PlanOptions say what side products may cost and where they are kept.
+type PlanOptions struct {
+	WorkOptions
+	Store   Store // nil keeps nothing
+	NoCache bool  // take nothing from the store
+}
+
+// ProductKind is the Kind of a Source that a step made.
+const ProductKind = "step"
+
+// made is a product that this process has made or found already. Plans are made
+// anew when digests become known, the product stays.
+type made struct {
+	key   tensor.Key
+	bytes []byte
+}
+
+// resolves reports whether the project has a product that anything reads: a
+// Resolver that reads sources itself or has a reader behind it.
+func (p *Project) resolves(stage int) bool {
+	if _, ok := p.Stages[stage].Stage.(Resolver); !ok {
+		return false
+	}
+	for _, st := range p.Stages[stage:] {
+		if _, ok := st.Stage.(SourceReader); ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Project) resolvesAny() bool {
+	for i := range p.Stages {
+		if p.resolves(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// productName is what stages behind a step call its product.
+func (st PlacedStage) productName(i int) string {
+	if st.ID != "" {
+		return st.ID
+	}
+	return fmt.Sprintf("step %d", i+1)
+}
+
+// resolve makes or finds the product of a stage and puts it beside the sources.
+func (p *Plan) resolve(ctx context.Context, i int, in *model.Model, sources []*Source) ([]*Source, error) {
+	st := p.Project.Stages[i]
+	prod, err := st.Stage.(Resolver).Resolve(ctx, in, sources)
+	if err != nil || prod == nil {
+		return sources, err
+	}
+	name := st.productName(i)
+	b, err := p.product(ctx, i, name, prod)
+	if err != nil {
+		return nil, err
+	}
+	out := append([]*Source(nil), sources...)
+	return append(out, &Source{Name: name, Kind: ProductKind, Content: tensor.BytesBlob(name, b),
+		Files: []SourceFile{{Path: prod.File, Size: int64(len(b)), SHA256: digest.Of(b).Hex()}}}), nil
+}
+
+// product looks in this process, then in the store, then makes it.
+func (p *Plan) product(ctx context.Context, i int, name string, prod *Product) ([]byte, error) {
+	if m, ok := p.Project.products[i]; ok && (m.key == prod.Key || m.key.IsZero()) {
+		return m.bytes, nil
+	}
+	keep := func(b []byte) []byte {
+		if p.Project.products == nil {
+			p.Project.products = map[int]made{}
+		}
+		p.Project.products[i] = made{prod.Key, b}
+		return b
+	}
+	if b, err := p.storedProduct(ctx, prod.Key); err != nil {
+		return nil, err
+	} else if b != nil {
+		return keep(b), nil
+	}
+	opt := p.opt.WorkOptions
+	if opt.Events == nil {
+		opt.Events = NoEvents{}
+	}
+	opt.Events.Event(Event{Kind: EventPhase, Message: "making " + name})
+	b, err := prod.Make(ctx, opt)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.keepProduct(ctx, i, name, prod, b); err != nil {
+		// What was computed is good all the same.
+		opt.Events.Event(Event{Kind: EventWarning, Message: fmt.Sprintf("%s is not kept: %v", name, err)})
+	}
+	return keep(b), nil
+}
+
+// maxProduct bounds what is read of a product from the store.
+const maxProduct = 1 << 30
+
+func (p *Plan) storedProduct(ctx context.Context, key tensor.Key) ([]byte, error) {
+	if p.opt.Store == nil || p.opt.NoCache || key.IsZero() {
+		return nil, nil
+	}
+	f, err := p.opt.Store.File(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	if f == nil || f.Size > maxProduct {
+		return nil, nil
+	}
+	blob, err := p.opt.Store.OpenBlob(ctx, f.Digest)
+	if err != nil {
+		return nil, nil // damaged: made again
+	}
+	defer blob.Close()
+	if blob.Size() != f.Size {
+		return nil, nil
+	}
+	b := make([]byte, f.Size)
+	if err := blob.ReadAt(ctx, b, 0); err != nil || digest.Of(b) != f.Digest {
+		return nil, context.Cause(ctx)
+	}
+	return b, nil
+}
+
+// keepProduct records a product as a build of its own, named after recipe and
+// step.
+func (p *Plan) keepProduct(ctx context.Context, i int, name string, prod *Product, b []byte) error {
+	if p.opt.Store == nil || prod.Key.IsZero() {
+		return nil
+	}
+	release, err := p.opt.Store.Hold(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	w, err := p.opt.Store.NewBlob(ctx, int64(len(b)))
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	if _, err := w.Write(b); err != nil {
+		return err
+	}
+	sum := digest.Of(b)
+	if err := w.Commit(sum); err != nil {
+		return err
+	}
+	r := &Record{Name: p.Project.Name + "." + name, Recipe: p.Project.Recipe, Sources: sourceRecords(p.Sources)}
+	for _, st := range p.Project.Stages[:i+1] {
+		r.Steps = append(r.Steps, st.Record)
+	}
+	r.Outputs = []OutputRecord{{File: prod.File, Format: prod.Format, MediaType: prod.MediaType, Digest: sum, Size: int64(len(b)), Key: prod.Key}}
+	_, err = p.opt.Store.Record(ctx, r)
+	return err
+}
+
+func sourceRecords(list []*Source) []SourceRecord {
+	out := make([]SourceRecord, 0, len(list))
+	for _, s := range list {
+		out = append(out, SourceRecord{Name: s.Name, Kind: s.Kind, Ref: s.Ref, Commit: s.Commit, Files: s.Files})
+	}
+	return out
+}
+
+// rekeyed opens the sources anew once their files are hashed, so that products
+// have keys and are found in the store.
+func (p *Plan) rekeyed(ctx context.Context) error {
+	if p.opt.Store == nil || !p.Project.resolvesAny() || p.hashed() {
+		return nil
+	}
+	for _, s := range p.Sources {
+		if !s.unhashed() {
+			continue
+		}
+		if err := s.Digest(ctx); err != nil {
+			return fmt.Errorf("source %s: %w: %w", s.Name, ErrSource, err)
+		}
+	}
+	if err := p.Close(); err != nil {
+		return err
+	}
+	p.Sources = nil
+	sources, err := p.Project.Open(ctx)
+	p.Sources = sources
+	return err
+}
