@@ -109,7 +109,7 @@ type Kernel struct {
 	format   Format
 	width    int
 	rowBytes int
-	family   *family       // nil for types that are not in blocks
+	family   *family       // for int8 activations
 	decoder  quant.Decoder // for float32 activations
 }
 
@@ -124,9 +124,6 @@ func New(t tensor.Type, width int, f Format) (*Kernel, error) {
 		return nil, fmt.Errorf("%w: rows of %d values", ErrSize, width)
 	}
 	k := &Kernel{typ: t, format: f, width: width, rowBytes: int(rowBytes)}
-	if int(t) < len(families) {
-		k.family = families[t]
-	}
 	switch {
 	case f == F32:
 		k.decoder, err = quant.DecoderFor(t)
@@ -134,6 +131,7 @@ func New(t tensor.Type, width int, f Format) (*Kernel, error) {
 	case f != FormatOf(t):
 		return nil, fmt.Errorf("%w: %s weights have no kernel for %s activations", ErrSize, t, f)
 	}
+	k.family = families[t]
 	return k, nil
 }
 

@@ -281,7 +281,7 @@ func TestBatchesAndCuts(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, n := range []int{18, 1, 2, 3, 7, 8, 9, 10, 16, 17} {
+				for _, n := range []int{18, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 16, 17} {
 					if err := b.Reset(n); err != nil {
 						t.Fatal(err)
 					}

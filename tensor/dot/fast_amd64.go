@@ -131,7 +131,9 @@ func sumSingle(k kind, acc *[8]float32, t *tile, p piece, units int) {
 
 // vectorDecodes reports whether unpacking and expandRow are faster than the
 // decoder. They give the same values.
-func (k *Kernel) vectorDecodes() bool { return useAVX2 && k.family != nil }
+func vectorDecodes(t tensor.Type) bool {
+	return useAVX2 && int(t) < len(families) && families[t] != nil
+}
 
 // expandRow gives the values of row 0 of a tile.
 func expandRow(f *family, dst []float32, t *tile) {

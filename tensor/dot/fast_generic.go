@@ -24,7 +24,7 @@ func sumSingle(k kind, acc *[8]float32, t *tile, p piece, units int) {
 	sumSingleScalar(k, acc, t, p, units)
 }
 
-func (k *Kernel) vectorDecodes() bool { return false }
+func vectorDecodes(tensor.Type) bool { return false }
 
 func expandRow(*family, []float32, *tile) {}
 

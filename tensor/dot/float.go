@@ -14,28 +14,9 @@ func (k *Kernel) mulFloat(dst []float32, stride int, w []byte, b *Batch, s *Scra
 	for r := 0; r < rows; r += floatRows {
 		n := min(rows-r, floatRows)
 		for i := range n {
-			k.decode(s.rows[i*width:(i+1)*width], w[(r+i)*k.rowBytes:], s)
+			decode(k.decoder, s.rows[i*width:(i+1)*width], w[(r+i)*k.rowBytes:][:k.rowBytes], s)
 		}
 		dotFloats(dst[r:], stride, n, s.rows[:floatRows*width], b.floats[:b.rows*width], width)
-	}
-}
-
-// decode gives the values of the row that src starts with.
-func (k *Kernel) decode(dst []float32, src []byte, s *Scratch) {
-	if !k.vectorDecodes() {
-		k.decoder.Decode(dst, src[:k.rowBytes])
-		return
-	}
-	if s.tile == nil {
-		s.tile = new(tile)
-	}
-	perBlock := int(k.typ.BlockValues())
-	for at := 0; at < k.width; at += tileWidth {
-		n := min(k.width-at, tileWidth)
-		size := n / perBlock * k.family.block
-		unpackRow(k.typ, s.tile, 0, src[:size], size)
-		expandRow(k.family, dst[at:at+n], s.tile)
-		src = src[size:]
 	}
 }
 

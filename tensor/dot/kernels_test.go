@@ -1,12 +1,14 @@
 package dot
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
 
 	"quern/tensor"
+	"quern/tensor/quant"
 )
 
 // The kernels that a build selects must equal the scalar functions in every
@@ -173,29 +175,36 @@ func compareTiles(t *testing.T, what string, got, want *tile) {
 	}
 }
 
-// TestDecoding compares the values that float32 activations meet with package
-// quant's.
-func TestDecoding(t *testing.T) {
+// TestDecode compares with package quant's decoders.
+func TestDecode(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 22))
 	s := new(Scratch)
-	for _, typ := range blockTypes() {
-		for _, width := range widths {
-			if width%int(typ.BlockValues()) != 0 {
-				continue
+	for _, typ := range tensor.Types() {
+		decoder, err := quant.DecoderFor(typ)
+		if err != nil {
+			if err := Decode(typ, nil, nil, s); !errors.Is(err, tensor.ErrUnknownType) {
+				t.Errorf("%s: %v", typ, err)
 			}
-			k := kernel(t, typ, width, F32)
-			w := make([]byte, k.RowBytes())
-			for range 5 {
-				anyBytes(rng, w)
-				got, want := make([]float32, width), make([]float32, width)
-				k.decode(got, w, s)
-				k.decoder.Decode(want, w)
+			continue
+		}
+		for blocks := 0; blocks <= 70; blocks += 1 + blocks/3 {
+			src := make([]byte, blocks*int(typ.BlockBytes()))
+			got, want := make([]float32, blocks*int(typ.BlockValues())), make([]float32, blocks*int(typ.BlockValues()))
+			for range 3 {
+				anyBytes(rng, src)
+				if err := Decode(typ, got, src, s); err != nil {
+					t.Fatal(err)
+				}
+				decoder.Decode(want, src)
 				for i := range got {
 					got[i], want[i] = number(got[i]), number(want[i])
 				}
 				if err := sameBits(got, want); err != nil {
-					t.Fatalf("%s, width %d: %v", typ, width, err)
+					t.Fatalf("%s, %d blocks: %v", typ, blocks, err)
 				}
+			}
+			if err := Decode(typ, got, append(src, 0), s); !errors.Is(err, ErrSize) {
+				t.Errorf("%s: a byte more: %v", typ, err)
 			}
 		}
 	}
