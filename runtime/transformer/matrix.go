@@ -101,7 +101,9 @@ func (m *matrix) decode(ctx context.Context, part, first, n int, s *scratch) (nu
 	}
 	values := len(b) / int(m.t.Type.BlockBytes()) * int(m.t.Type.BlockValues())
 	x := grow(&s.values, values)
-	m.dec.Decode(x, b)
+	if err := dot.Decode(m.t.Type, x, b, &s.dot); err != nil {
+		return num.Matrix{}, fmt.Errorf("tensor %s: %w", m.name, err)
+	}
 	return num.Matrix{Data: x[skip:], Rows: n, Stride: m.stride}, nil
 }
 
