@@ -31,6 +31,10 @@ type BuildOptions struct {
 	Inputs []string
 	Locked bool
 	Events Events
+	// Unrecorded leaves out the digests of what is read and of single tensors,
+	// for builds without store and lock: files of many gigabytes are then
+	// hashed once, as they are written, and sources not at all.
+	Unrecorded bool
 	// HashFirst is the size of files without a known digest up to which they
 	// are hashed before the build starts, so that the store is asked for their
 	// tensors; larger ones are hashed while the output is written. 0 means
@@ -128,11 +132,9 @@ func (b *build) storeFault(err error) error {
 	return nil
 }
 
-// recording reports whether anything remembers the digests of what was read and
-// of single tensors: the store or a lock file.
-func (b *build) recording() bool {
-	return b.opt.Store != nil || b.lock != nil || len(b.opt.LockPaths) > 0
-}
+// recording reports whether digests of what is read and of single tensors are
+// wanted.
+func (b *build) recording() bool { return !b.opt.Unrecorded }
 
 // keeping reports whether results go into the store.
 func (b *build) keeping() bool { return b.opt.Store != nil && !b.unkept }

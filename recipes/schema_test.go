@@ -109,7 +109,12 @@ func TestExamples(t *testing.T) {
 	lang := newLanguage()
 	head := "version: 1\nname: x\nsources: {base: {dir: m}}\n"
 	out := "outputs: [{format: gguf, file: x.gguf}]\n"
+	named := strings.Replace(head, "}}", "}, calibration: {file: t}}", 1)
 	for _, o := range lang.steps {
+		head := head
+		if strings.Contains(o.example, "calibration") {
+			head = named
+		}
 		if _, err := Parse("x", []byte(head+out+"steps:\n- "+o.example), Options{}); err != nil {
 			t.Error(err)
 		}

@@ -84,7 +84,7 @@ func runQuantize(c *cli.Context) error {
 		return dryRun(c, prj, pipeline.EmitOptions{Jobs: workers, Memory: mem})
 	}
 	res, err := pipeline.Build(c.Context, prj, pipeline.BuildOptions{
-		OutDir: q.dir, Jobs: workers, Memory: mem, Before: programOf(c).hooks.before, Events: rep,
+		OutDir: q.dir, Jobs: workers, Memory: mem, Before: programOf(c).hooks.before, Events: rep, Unrecorded: true,
 	})
 	rep.Close()
 	if res != nil {
