@@ -17,7 +17,6 @@ import (
 type matrix struct {
 	name  string
 	t     *tensor.Tensor
-	dec   quant.Decoder
 	parts int
 	rows  int // of a part
 	cols  int // values of a row that count
@@ -39,11 +38,10 @@ type slicer interface {
 // newMatrix checks that a tensor is what the model's settings ask for. stride is
 // 0 for rows as the shape has them.
 func newMatrix(t *tensor.Tensor, parts, rows, cols, stride int) (*matrix, error) {
-	dec, err := quant.DecoderFor(t.Type)
-	if err != nil {
+	if _, err := quant.DecoderFor(t.Type); err != nil {
 		return nil, fmt.Errorf("%w: tensor %s: %w", infer.ErrUnsupported, t.Name, err)
 	}
-	m := &matrix{name: t.Name, t: t, dec: dec, parts: parts, rows: rows, cols: cols, stride: stride}
+	m := &matrix{name: t.Name, t: t, parts: parts, rows: rows, cols: cols, stride: stride}
 	if stride == 0 {
 		m.stride = cols
 		want := tensor.Shape{int64(rows), int64(cols)}
@@ -55,9 +53,11 @@ func newMatrix(t *tensor.Tensor, parts, rows, cols, stride int) (*matrix, error)
 		}
 	}
 	if f := dot.FormatOf(t.Type); f != dot.F32 && stride == 0 {
-		if m.q8, err = dot.New(t.Type, cols, f); err != nil {
+		q8, err := dot.New(t.Type, cols, f)
+		if err != nil {
 			return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 		}
+		m.q8 = q8
 	}
 	if s, ok := t.Src.(*tensor.Section); ok {
 		if b, ok := s.Blob.(slicer); ok {
