@@ -17,11 +17,15 @@ type Form int
 // HF is the Hugging Face checkpoint form: config.json, tokenizer files and
 // PyTorch tensor names. GGUF is llama.cpp's: key-value metadata and its names,
 // Q and K rows permuted where the architecture wants it. KMCU is the
-// microcontroller container's.
+// microcontroller container's. Needle is a training checkpoint of a Needle model,
+// one file with tensors stacked over layers; Cact is its .cact archive, whose CQ
+// matrices are two tensors each, packed indices and their norms.
 const (
 	HF Form = iota + 1
 	GGUF
 	KMCU
+	Needle
+	Cact
 )
 
 // String names the form in messages.
@@ -33,6 +37,10 @@ func (f Form) String() string {
 		return "GGUF"
 	case KMCU:
 		return "KMCU"
+	case Needle:
+		return "Needle checkpoint"
+	case Cact:
+		return ".cact"
 	}
 	return fmt.Sprintf("Form(%d)", int(f))
 }
@@ -89,13 +97,16 @@ type Model struct {
 	// Name is the folder's or repository's last name in HF form, the file's in
 	// the others.
 	Name string
-	// Config is config.json, in HF form only.
+	// Config is config.json in HF form, the config in the file's metadata in
+	// Needle form, nil in the others.
 	Config *Config
 	// Files are the side files, such as those of the tokenizer, in HF form
 	// only.
 	Files FileSet
 	// Meta is the metadata, in GGUF form only.
 	Meta *gguf.Metadata
+	// Archive is the header and what else follows from it, in Cact form only.
+	Archive *Archive
 	// Tensors are in file order.
 	Tensors []*tensor.Tensor
 	// Stored is what the files hold where Tensors are made of it: a checkpoint
@@ -184,7 +195,7 @@ func (m *Model) WithPlan(ts []*tensor.Tensor, plan []PlanInfo) *Model {
 
 // WithConfig returns a copy with changed config values.
 func (m *Model) WithConfig(settings ...Setting) (*Model, error) {
-	if m.Form != HF {
+	if m.Form != HF && m.Form != Needle {
 		return nil, fmt.Errorf("%w: a %s model has no config", ErrForm, m.Form)
 	}
 	cfg, err := m.Config.With(settings...)

@@ -130,7 +130,7 @@ func (p *Plan) link(ctx context.Context) error {
 		p.Reference = m
 	}
 	for _, em := range p.Project.Emitters {
-		ls, err := layouts(ctx, em.Emitter, m)
+		ls, err := p.layouts(ctx, em.Emitter, m)
 		if err != nil {
 			return fmt.Errorf("%s: %w", em.Where, planFault(ctx, err))
 		}
@@ -149,11 +149,15 @@ func (p *Plan) link(ctx context.Context) error {
 }
 
 // layouts are the files of an emitter.
-func layouts(ctx context.Context, em Emitter, m *model.Model) ([]*Layout, error) {
+func (p *Plan) layouts(ctx context.Context, em Emitter, m *model.Model) ([]*Layout, error) {
 	if set, ok := em.(SetEmitter); ok {
 		return set.PlanSet(ctx, m)
 	}
-	l, err := em.Plan(ctx, m)
+	plan := func() (*Layout, error) { return em.Plan(ctx, m) }
+	if r, ok := em.(SourceEmitter); ok {
+		plan = func() (*Layout, error) { return r.PlanWith(ctx, m, p.Sources) }
+	}
+	l, err := plan()
 	if err != nil {
 		return nil, err
 	}

@@ -50,10 +50,17 @@ type SetEmitter interface {
 	PlanSet(ctx context.Context, in *model.Model) ([]*Layout, error)
 }
 
+// SourceEmitter is an Emitter that reads plain files besides its model, such as a
+// tokenizer. A plan calls PlanWith in place of Plan.
+type SourceEmitter interface {
+	Emitter
+	PlanWith(ctx context.Context, in *model.Model, sources []*Source) (*Layout, error)
+}
+
 // Layout is an output file planned to the last byte, without its data.
 type Layout struct {
 	File      string // relative path
-	Format    string // gguf, kmcu
+	Format    string // gguf, kmcu, cact
 	MediaType string
 	// Version names the emitter's code; it is part of the output's key and
 	// changes whenever the same model would give other bytes.

@@ -3,6 +3,7 @@ package recipes
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // checkSource looks at one source as a whole.
@@ -15,6 +16,13 @@ func checkSource(c *checker, v any, n *node, path string) {
 
 func checkQuantize(c *checker, v any, n *node, path string) {
 	q := v.(*Quantize)
+	if q.Bits != "" || strings.HasPrefix(q.Type, "CQ") {
+		checkCQ(c, q, n, path)
+		return
+	}
+	if q.Group != 0 {
+		c.errorf(n.get("group").pos, join(path, "group"), "is unused: it goes with bits or a CQ type")
+	}
 	if q.Pure && q.Preset == "" {
 		c.errorf(n.get("pure").pos, join(path, "pure"), "goes with preset; type alone is pure already")
 	}
@@ -33,6 +41,21 @@ func checkQuantize(c *checker, v any, n *node, path string) {
 	}
 	if q.Fallback != "" && q.Type == "" && len(q.Rules) == 0 {
 		c.errorf(n.get("fallback").pos, join(path, "fallback"), "is unused: a preset has fallbacks of its own; it goes with type or rules")
+	}
+}
+
+// checkCQ finds keys that the codebook quantization of Needle checkpoints has no use
+// for.
+func checkCQ(c *checker, q *Quantize, n *node, path string) {
+	if q.Group&(q.Group-1) != 0 {
+		c.errorf(n.get("group").pos, join(path, "group"), "must be 32, 64, 128 or 256, not %d", q.Group)
+	}
+	for _, m := range n.members {
+		switch m.key {
+		case "type", "bits", "group", "id":
+		default:
+			c.errorf(m.pos, join(path, m.key), "is unused: it does not go with bits or a CQ type")
+		}
 	}
 }
 

@@ -128,7 +128,7 @@ type Rule struct {
 	Pos   Pos
 }
 
-// Quantize chooses tensor types. Exactly one of Type and Preset is set.
+// Quantize chooses tensor types. Exactly one of Type, Preset and Bits is set.
 type Quantize struct {
 	Type          string // one type for all tensors that llama-quantize would touch (--pure)
 	Preset        string // llama-quantize's mix of that name
@@ -153,8 +153,12 @@ type Quantize struct {
 	ImatrixName string
 	Missing     string
 	MaxUnseen   *int64
-	TypePos     Pos
-	ImatrixPos  Pos
+	// Bits gives CQ widths by name, as name=bits with a default; Group is how
+	// many weights share a norm, 0 for 128. Both are for Needle checkpoints.
+	Bits       string
+	Group      int64
+	TypePos    Pos
+	ImatrixPos Pos
 }
 
 // Imatrix makes an importance matrix of the model.
@@ -168,7 +172,7 @@ type Imatrix struct {
 
 // Output is one file to write.
 type Output struct {
-	Format  string // gguf or kmcu
+	Format  string // gguf, kmcu or cact
 	File    string // relative, stays inside -o
 	OutType string // gguf from a Hugging Face model without a convert step
 	// SplitSize and SplitTensors bound the tensor bytes and the tensors of a
@@ -179,7 +183,9 @@ type Output struct {
 	Flash         int64  // kmcu: partition size in bytes, 0 for none
 	Align         string // kmcu: row (default) or none
 	MaxSeq        int64  // kmcu: overrides max_position_embeddings in the header, 0 for none
-	Pos           Pos
+	// Generation of a cact output: 2, 3, or 0 for the model's.
+	Generation int64
+	Pos        Pos
 }
 
 // Gate is a condition that the written artifact must meet. Params is the

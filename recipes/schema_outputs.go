@@ -33,6 +33,15 @@ func outputObjects() []*object {
 					doc: "The longest sequence, as the header says it."},
 			},
 		},
+		{
+			name:    "cact",
+			doc:     "A .cact archive for the Needle engine. The tokenizer is that of the source called tokenizer, a SentencePiece model or another archive, or the base's own.",
+			example: "{format: cact, generation: 3, file: needle.cact}",
+			fields: []field{
+				{key: "generation", goName: "Generation", kind: kindInt, limited: true, min: 2, max: 3, noDef: "that of the model", example: "3",
+					doc: "The generation of engines that read the archive: 2 or 3. Another one than the model's is an error."},
+			},
+		},
 	}
 	for _, f := range formats {
 		var kinds []choice

@@ -98,16 +98,20 @@ func quantizeObject() *object {
 	}
 	return &object{
 		name:    "quantize",
-		doc:     "Chooses the type of every tensor that llama-quantize would touch.",
+		doc:     "Chooses the type of every tensor that llama-quantize would touch, or, with a CQ type or bits, of the matrices of a Needle checkpoint.",
 		example: "quantize: {preset: Q8_0, rules: [{match: 'attn_v', type: F16}]}",
 		new:     func() any { return new(Quantize) },
-		oneOf:   [][]string{{"type", "preset"}},
+		oneOf:   [][]string{{"type", "preset", "bits"}},
 		check:   checkQuantize,
 		fields: []field{
-			{key: "type", goName: "Type", kind: kindType, example: "Q4_0",
+			{key: "type", goName: "Type", kind: kindType, choices: cqTypes(), example: "Q4_0",
 				doc: "One type for all of them, as --pure gives."},
 			{key: "preset", goName: "Preset", kind: kindPreset, example: "Q8_0",
 				doc: "llama-quantize's mix of that name, its fallbacks included."},
+			{key: "bits", goName: "Bits", kind: kindText, example: "'default=2,embedding=4,attn.q_proj=3'",
+				doc: "CQ widths (4, 3, 2, 1.58, and 1 in generation 3) by name, separated by commas. The longest name that a matrix begins with decides; layers are called attn., engrams engramN. See [cact.md](cact.md)."},
+			{key: "group", goName: "Group", kind: kindInt, limited: true, min: 32, max: 256, noDef: "128", example: "64",
+				doc: "With a CQ type or bits: how many weights share a norm, 32, 64, 128 or 256."},
 			{key: "pure", goName: "Pure", kind: kindBool, def: "false", example: "true",
 				doc: "With preset: its main type for all of them, without the mix."},
 			{key: "fallback", goName: "Fallback", kind: kindType, noDef: "such rows are an error", example: "F16",
@@ -135,6 +139,14 @@ func quantizeObject() *object {
 			{key: "rules", goName: "Rules", kind: kindObject, list: true, object: rule, noDef: "no rules", example: "[{role: ffn_down, type: Q8_0}]",
 				doc: "Types for some tensors; they win over everything else here."},
 		},
+	}
+}
+
+// cqTypes are the types that a Needle checkpoint is quantized to.
+func cqTypes() []choice {
+	return []choice{
+		{"CQ4", "a Needle checkpoint in codebook indices of 4 bits"}, {"CQ3", "3 bits"}, {"CQ2", "2 bits"},
+		{"CQ1.58", "three levels"}, {"CQ1", "two levels, of generation 3"},
 	}
 }
 

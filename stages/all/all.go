@@ -91,7 +91,7 @@ func stage(s recipes.Step) (pipeline.Stage, error) {
 	case recipes.Imatrix:
 		return imatrix.New(p), nil
 	case recipes.Quantize:
-		return quantize.New(p)
+		return quantize.Make(p)
 	}
 	return nil, errNone
 }
@@ -102,6 +102,8 @@ func emitter(o recipes.Output) (pipeline.Emitter, error) {
 		return emit.NewGGUF(o), nil
 	case "kmcu":
 		return emit.NewKMCU(o), nil
+	case "cact":
+		return emit.NewCact(o), nil
 	}
 	return nil, errNone
 }

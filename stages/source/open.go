@@ -211,6 +211,9 @@ func openGGUF(ctx context.Context, env Env, s recipes.Source, file string) (*pip
 // isModel tells GGUF files with a model in them from those that hold tables
 // about one.
 func isModel(m *model.Model) bool {
+	if m.Form != model.GGUF {
+		return true
+	}
 	kind, err := m.Meta.Text("general.type")
 	return err != nil || kind != imatrix.GeneralType
 }
@@ -253,16 +256,19 @@ func (d *folder) expect(ctx context.Context, p, want string) error {
 // openFile opens a plain file. One that holds a model of its own, as its first
 // bytes say, is opened as such.
 func openFile(ctx context.Context, env Env, s recipes.Source, file string) (*pipeline.Source, error) {
-	magic, err := firstBytes(file, 4)
+	head, err := firstBytes(file, headBytes)
 	if err != nil {
 		return nil, err
 	}
-	if bytes.Equal(magic, []byte("GGUF")) {
+	if bytes.HasPrefix(head, []byte("GGUF")) {
 		return openGGUF(ctx, env, s, file)
 	}
 	d, err := openFolder(filepath.Dir(file), env.Digests)
 	if err != nil {
 		return nil, err
+	}
+	fail := func(err error) (*pipeline.Source, error) {
+		return nil, errors.Join(fmt.Errorf("%s: %w", file, err), d.close())
 	}
 	base := filepath.Base(file)
 	content, err := d.Open(ctx, base)
@@ -270,9 +276,16 @@ func openFile(ctx context.Context, env Env, s recipes.Source, file string) (*pip
 		return nil, errors.Join(err, d.close())
 	}
 	if err := d.expect(ctx, base, s.SHA256); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", file, err), d.close())
+		return fail(err)
 	}
-	return d.describe(&pipeline.Source{Content: content}), nil
+	m, err := loadSingle(ctx, head, base, content, s.Name, d.key(), env.Headers)
+	if err != nil {
+		return fail(err)
+	}
+	if m == nil {
+		return d.describe(&pipeline.Source{Content: content}), nil
+	}
+	return d.describe(&pipeline.Source{Model: m}), nil
 }
 
 func firstBytes(file string, n int) ([]byte, error) {

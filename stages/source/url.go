@@ -1,6 +1,7 @@
 package source
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,7 @@ func (u *urlFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return err
 }
 
-// URL opens a single file at an address. A GGUF file is a model.
+// URL opens a single file at an address, which may be a model of itself.
 func (r *remote) URL(ctx context.Context, name, url, sha256 string, h Headers) (*pipeline.Source, error) {
 	u, release, err := r.url(ctx, url, sha256)
 	if err != nil {
@@ -107,20 +108,21 @@ func (w *whole) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return w.urlFile.ReadAt(ctx, p, off)
 }
 
-// load opens a GGUF file; the model of any other file is nil.
+// load opens a file that is a model, as its first bytes say; of any other file it
+// gives nil.
 func (u *urlFile) load(ctx context.Context, name string, h Headers) (*model.Model, error) {
-	magic := make([]byte, min(4, u.Size()))
-	if err := u.ReadAt(ctx, magic, 0); err != nil {
+	head := make([]byte, min(headBytes, u.Size()))
+	if err := u.ReadAt(ctx, head, 0); err != nil {
 		return nil, err
-	}
-	if string(magic) != "GGUF" {
-		return nil, nil
 	}
 	// Without a digest nothing is keyed: servers give one validator to
 	// different files.
 	var key tensor.Key
 	if sha := u.digest(); sha != "" {
 		key = tensor.Derive("file", sha)
+	}
+	if !bytes.HasPrefix(head, []byte("GGUF")) {
+		return loadSingle(ctx, head, u.Name(), marked{u}, name, key, h)
 	}
 	open := func(_ context.Context, file string) (tensor.Blob, error) {
 		if file != u.Name() {

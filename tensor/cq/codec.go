@@ -139,27 +139,38 @@ func abs(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^
 // smallest is what a norm is taken for at least when a group is divided by it.
 const smallest = 1e-12
 
-// encodeGroupScalar writes the index of each weight of a group and gives the
-// group's norm. x is left in disorder.
-func encodeGroupScalar(index []byte, x []float32, c *cuts, root float32) float32 {
+// encodeGroupScalar writes the index of each weight of a group. It gives the
+// group's norm and how near a coordinate comes to a border. x is left in disorder.
+func encodeGroupScalar(index []byte, x []float32, c *cuts, root float32) (norm, near float32) {
 	transform(x)
-	norm := scaledNorm(x, root)
-	by := norm
-	if by < smallest {
-		by = smallest
+	norm = scaledNorm(x, root)
+	return norm, nearest(index, x, norm, c)
+}
+
+// nearest writes the index of the nearest entry for each of the rotated weights
+// over their norm, and gives the least distance from a border. A search passes both
+// borders of the cell where it ends.
+func nearest(index []byte, x []float32, norm float32, c *cuts) float32 {
+	if norm < smallest {
+		norm = smallest
 	}
+	near := float32(math.Inf(1))
 	for i, v := range x {
-		v /= by
+		v /= norm
 		k := 0
 		for s := range c {
+			t := c[s][k]
+			if d := abs(v - t); d < near {
+				near = d
+			}
 			k *= 2
-			if v > c[s][k/2] {
+			if v > t {
 				k++
 			}
 		}
 		index[i] = byte(k)
 	}
-	return norm
+	return near
 }
 
 // scaledNorm multiplies by root and gives the length, the squares added as NumPy
@@ -194,19 +205,27 @@ func (c *Codec) EncodeRow(index, norms []byte, src []float32) error {
 	var idx [256]byte
 	g := c.group
 	step := g / 8 * c.width.IndexBits()
-	for at := 0; at < len(src); at += g {
+	load := func(at int) []float32 {
 		n := copy(x[:g], src[at:])
 		clear(x[n:g])
-		var norm float32
+		return x[:g]
+	}
+	for at := 0; at < len(src); at += g {
+		var norm, near float32
 		if index == nil {
-			norm = groupNorm(x[:g], c.root)
+			norm, near = groupNorm(load(at), c.root), 1
 		} else {
-			norm = encodeGroup(idx[:g], x[:g], &c.cuts, c.root)
+			norm, near = encodeGroup(idx[:g], load(at), &c.cuts, c.root)
+		}
+		if near < doubt || wavers(norm) {
+			norm = c.settle(idx[:g], load(at), at/g, c.Padded(len(src))/g)
+		}
+		if index != nil {
 			pack(index[at/g*step:], idx[:g], c.width)
 		}
 		h := quant.ToF16(norm)
 		if h&0x7c00 == 0x7c00 {
-			return c.refuse(src[at:at+n], at, norm)
+			return c.refuse(src[at:min(at+g, len(src))], at, norm)
 		}
 		if norms != nil {
 			binary.LittleEndian.PutUint16(norms[at/g*2:], h)

@@ -2,7 +2,7 @@
 
 package cq
 
-func encodeGroup(index []byte, x []float32, c *cuts, root float32) float32 {
+func encodeGroup(index []byte, x []float32, c *cuts, root float32) (norm, near float32) {
 	return encodeGroupScalar(index, x, c, root)
 }
 

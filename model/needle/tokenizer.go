@@ -1,0 +1,48 @@
+package needle
+
+import (
+	"fmt"
+	"slices"
+
+	"quern/formats/cact"
+	"quern/tensor"
+	"quern/tokenizer"
+)
+
+// Tokenizer turns a SentencePiece BPE model into that of an archive. The ids of
+// padding, end, begin and unknown are 0 to 3 whatever the model says, as engines
+// take them to be. Generation 2 always puts a space in front of a text.
+func Tokenizer(m *tokenizer.SPModel, generation int) (*cact.Tokenizer, error) {
+	if m.Type != tokenizer.SPBPE {
+		return nil, fmt.Errorf("%w: a SentencePiece model of type %d; archives hold BPE (type %d)", tokenizer.ErrFormat, m.Type, tokenizer.SPBPE)
+	}
+	t := &cact.Tokenizer{Pad: 0, EOS: 1, BOS: 2, Unk: 3, ByteFallback: true, AddDummyPrefix: m.AddDummyPrefix || generation == 2}
+	markers := cact.Markers()
+	for _, p := range m.Pieces {
+		k := cact.Normal
+		switch {
+		case p.Type == tokenizer.PieceControl:
+			k = cact.Control
+		case p.Type == tokenizer.PieceUnknown:
+			k = cact.Unknown
+		case p.Type == tokenizer.PieceByte:
+			k = cact.Byte
+		case slices.Contains(markers, p.Text):
+			k = cact.UserDefined
+		}
+		t.Pieces = append(t.Pieces, cact.Piece{Text: p.Text, Score: p.Score, Type: k})
+	}
+	if len(t.Pieces) < 4 {
+		return nil, fmt.Errorf("%w: %d pieces; padding, end, begin and unknown are 0 to 3", tokenizer.ErrFormat, len(t.Pieces))
+	}
+	return t, nil
+}
+
+// TokenizerTensor makes the last tensor of an archive.
+func TokenizerTensor(t *cact.Tokenizer) (*tensor.Tensor, error) {
+	b, err := t.Encode()
+	if err != nil {
+		return nil, err
+	}
+	return Bytes(cact.NameTokenizer, tensor.U8, tensor.Shape{int64(len(b))}, b), nil
+}
