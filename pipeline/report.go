@@ -151,6 +151,9 @@ func typeShares(l *Layout) []TypeShare {
 			s = &sum{}
 			by[it.Tensor.Type] = s
 		}
+		if it.Aside {
+			n = 0
+		}
 		s.values += n
 		s.bytes += it.Tensor.Bytes()
 		all.values += n

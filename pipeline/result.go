@@ -97,7 +97,9 @@ func bitsPerWeight(l *Layout) float64 {
 		if err != nil {
 			return 0
 		}
-		values += n
+		if !it.Aside {
+			values += n
+		}
 	}
 	if values == 0 {
 		return 0

@@ -85,6 +85,9 @@ type Item struct {
 	// Tensor.Type.
 	From   tensor.Type
 	Reason string
+	// Aside marks what holds no weights of its own: the norms of the tensor
+	// before it, or a tokenizer.
+	Aside bool
 }
 
 // check makes sure that items follow each other inside the file, which the

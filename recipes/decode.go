@@ -266,6 +266,9 @@ func (c *checker) steps(r *Recipe, n *node) {
 			continue
 		}
 		path = join(path, m.key)
+		if obj.short != "" && m.val.kind == scalar && !m.val.bad && !m.val.isNull() {
+			m.val = &node{kind: mapping, pos: m.val.pos, members: []member{{obj.short, m.val.pos, m.val}}}
+		}
 		c.step = i
 		step := Step{Kind: m.key, Pos: m.pos, index: i}
 		v := c.object(m.val, path, obj)

@@ -89,6 +89,9 @@ func single(list []*object) props {
 	var ps props
 	for _, o := range list {
 		val := o.schema(nil)
+		if o.short != "" {
+			val = props{{"anyOf", []any{o.field(o.short).schema(o.name), val}}}
+		}
 		if !o.needsKeys() {
 			val = props{{"anyOf", []any{props{{"type", "null"}}, val}}}
 		}

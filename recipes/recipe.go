@@ -87,7 +87,7 @@ type Source struct {
 }
 
 // Step is one entry of steps. Params is the step's own struct (TieHead, Pad,
-// Quantize, Convert) by value, never nil, with its defaults filled in.
+// Quantize, Convert, Lora, Layers, Width) by value, never nil, with its defaults filled in.
 type Step struct {
 	Kind   string
 	ID     string
@@ -116,6 +116,22 @@ type TieHead struct {
 type Pad struct {
 	FFN   int64 // feed-forward width to the next multiple
 	Vocab int64 // vocabulary rows to the next multiple
+}
+
+// Lora merges a LoRA adapter into a Needle checkpoint.
+type Lora struct {
+	Adapter string   // the source with the adapter
+	Scale   *float64 // in place of the one that the adapter says
+}
+
+// Layers cuts a Needle model to a rung of its depth ladder.
+type Layers struct {
+	Count int64
+}
+
+// Width cuts a Needle model to half its width.
+type Width struct {
+	To int64 // the new d_model
 }
 
 // Rule picks a type for the tensors that match; the first match wins. Match is

@@ -78,7 +78,10 @@ type object struct {
 	// makesModel marks steps that take their model from sources they name, so
 	// that no source needs to be called base.
 	makesModel bool
-	example    string
+	// short is the key that a plain value in place of the mapping stands for,
+	// empty when there is none.
+	short   string
+	example string
 }
 
 func (o *object) field(key string) *field {

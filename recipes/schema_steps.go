@@ -62,6 +62,40 @@ func stepObjects() []*object {
 			},
 		},
 		quantizeObject(),
+		{
+			name:    "lora",
+			doc:     "Merges a LoRA adapter into a Needle checkpoint, and leaves out its confidence head, which was not trained with it. See [cact.md](cact.md).",
+			example: "lora: {adapter: tuned}",
+			new:     func() any { return new(Lora) },
+			fields: []field{
+				{key: "adapter", goName: "Adapter", kind: kindSource, required: true, example: "tuned",
+					doc: "The source with the adapter, a safetensors file."},
+				{key: "scale", goName: "Scale", kind: kindNumber, noDef: "the adapter's own", example: "0.5",
+					doc: "What the change is multiplied by."},
+			},
+		},
+		{
+			name:    "layers",
+			doc:     "Cuts a Needle checkpoint or a .cact archive to a rung of its depth ladder: first and last layer, then the middles of the largest gaps. The matrices of an archive are taken as they are. A plain number will do: `layers: 8`.",
+			example: "layers: {count: 8}",
+			new:     func() any { return new(Layers) },
+			short:   "count",
+			fields: []field{
+				{key: "count", goName: "Count", kind: kindInt, limited: true, min: 2, max: 64, required: true, example: "8",
+					doc: "How many layers stay."},
+			},
+		},
+		{
+			name:    "width",
+			doc:     "Cuts a Needle checkpoint of generation 3 to half its width: the first half of every stream, of the heads and of the engram tables. A plain number will do: `width: 512`.",
+			example: "width: {to: 512}",
+			new:     func() any { return new(Width) },
+			short:   "to",
+			fields: []field{
+				{key: "to", goName: "To", kind: kindInt, limited: true, min: 32, max: 1 << 20, required: true, example: "512",
+					doc: "The new d_model, half the old one."},
+			},
+		},
 	}
 	for _, s := range steps {
 		s.fields = append(s.fields, idField())

@@ -115,6 +115,9 @@ func TestExamples(t *testing.T) {
 		if strings.Contains(o.example, "calibration") {
 			head = named
 		}
+		if strings.Contains(o.example, "tuned") {
+			head = strings.Replace(named, "calibration", "tuned", 1)
+		}
 		if _, err := Parse("x", []byte(head+out+"steps:\n- "+o.example), Options{}); err != nil {
 			t.Error(err)
 		}

@@ -314,8 +314,9 @@ func (p pair) compare(ctx context.Context, w piece, buf []byte) (sums, error) {
 func (p pair) row(s sums) Row {
 	n, _ := p.got.Shape.Values()
 	r := finish(s, n)
-	r.Name, r.Type, r.From = p.got.Name, p.got.Type.String(), p.want.Type.String()
-	r.Shape, r.Bytes = p.got.Shape, p.got.Bytes()
+	r.Name, r.Shape = p.got.Name, p.got.Shape
+	r.Type, r.Bytes = storedAs(p.got)
+	r.From, _ = storedAs(p.want)
 	return r
 }
 

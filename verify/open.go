@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"quern/formats/cact"
 	"quern/formats/gguf"
 	"quern/formats/kmcu"
 	"quern/formats/safetensors"
@@ -21,6 +22,7 @@ type Format string
 const (
 	GGUF        Format = "gguf"
 	KMCU        Format = "kmcu"
+	Cact        Format = "cact"
 	Safetensors Format = "safetensors"
 )
 
@@ -39,6 +41,8 @@ func Sniff(ctx context.Context, name string, b tensor.Blob) (Format, error) {
 		return GGUF, nil
 	case n >= 4 && string(head[:4]) == "KMCU":
 		return KMCU, nil
+	case cact.IsCact(head):
+		return Cact, nil
 	case n == 9 && head[8] == '{':
 		return Safetensors, nil
 	}
@@ -46,7 +50,7 @@ func Sniff(ctx context.Context, name string, b tensor.Blob) (Format, error) {
 	if _, err := gguf.Open(ctx, name, b, gguf.Options{}); errors.Is(err, gguf.ErrLFSPointer) || errors.Is(err, gguf.ErrHTML) {
 		return "", err
 	}
-	return "", fmt.Errorf("%s: %w: it starts with %q; GGUF, KMCU and safetensors files are read", name, ErrFormat, head)
+	return "", fmt.Errorf("%s: %w: it starts with %q; GGUF, KMCU, .cact and safetensors files are read", name, ErrFormat, head)
 }
 
 // OpenOptions change how a file is opened. The zero value is right for most.
@@ -86,10 +90,50 @@ func TensorsWith(ctx context.Context, name string, b tensor.Blob, opt OpenOption
 			ts[i] = file.Tensors[i].Tensor
 		}
 		return f, ts, nil
+	case Cact:
+		ts, err := cactTensors(ctx, name, b)
+		return f, ts, err
 	}
 	file, err := safetensors.Open(ctx, name, b, safetensors.Options{MaxHeader: opt.MaxHeader})
 	if err != nil {
 		return f, nil, err
 	}
 	return f, file.Tensors, nil
+}
+
+// cactTensors gives the weights of an archive, matrices read back from their
+// codebook, and leaves out the tokenizer.
+func cactTensors(ctx context.Context, name string, b tensor.Blob) ([]*tensor.Tensor, error) {
+	file, err := cact.Open(ctx, name, b, cact.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := file.Tokenizer(ctx); err != nil {
+		return nil, err
+	}
+	var ts []*tensor.Tensor
+	for i := range file.Entries {
+		e := &file.Entries[i]
+		if e.Kind == cact.Raw {
+			continue
+		}
+		t, err := file.Decoded(e)
+		if err != nil {
+			return nil, err
+		}
+		ts = append(ts, t)
+	}
+	return ts, nil
+}
+
+// storedAs gives the type and size that a file holds a tensor in, where its source
+// reads it back from another.
+func storedAs(t *tensor.Tensor) (typ string, bytes int64) {
+	if s, ok := t.Src.(interface {
+		StoredType() tensor.Type
+		StoredBytes() int64
+	}); ok {
+		return s.StoredType().String(), s.StoredBytes()
+	}
+	return t.Type.String(), t.Bytes()
 }

@@ -151,6 +151,8 @@ func inspectFile(ctx context.Context, name string, blob tensor.Blob, h source.He
 		return inspectGGUF(ctx, name, blob, h)
 	case verify.KMCU:
 		return inspectKMCU(ctx, name, blob)
+	case verify.Cact:
+		return inspectCact(ctx, name, blob)
 	}
 	f, err := safetensors.Open(ctx, name, blob, safetensors.Options{MaxHeader: h.Max})
 	if err != nil {

@@ -49,6 +49,12 @@ type decoded struct {
 	pool         sync.Pool
 }
 
+// StoredType is the type of the indices, for reports.
+func (d *decoded) StoredType() tensor.Type { return d.index.Type }
+
+// StoredBytes is the size of indices and norms, for reports.
+func (d *decoded) StoredBytes() int64 { return d.index.Bytes() + d.norms.Bytes() }
+
 // ReadRows decodes rows one after the other.
 func (d *decoded) ReadRows(ctx context.Context, dst []byte, first, n int64) error {
 	ib, nb := d.index.RowBytes(), d.norms.RowBytes()

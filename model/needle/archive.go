@@ -76,6 +76,74 @@ type archiver struct {
 	codecs  map[cq.Width]*cq.Codec
 	tensors []*tensor.Tensor
 	plan    []model.PlanInfo
+	plain   bool // nothing is quantized or cast
+}
+
+// Reference gives what the tensors of an archive are made from, under their names
+// and in their shapes: a checkpoint's weights in its own types, an archive's own,
+// read back.
+func Reference(m *model.Model) ([]*tensor.Tensor, error) {
+	if m.Form == model.Cact {
+		return decoded(m)
+	}
+	k, err := ConfigOf(m)
+	if err != nil {
+		return nil, err
+	}
+	b := &archiver{m: m, k: k, used: map[string]bool{}, plain: true}
+	h := k.Header()
+	heads, err := b.heads()
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range append(h.Specs(b.rank()), h.HeadSpecs(heads)...) {
+		if err := b.add(s); err != nil {
+			return nil, err
+		}
+	}
+	return b.tensors, nil
+}
+
+// decoded reads the matrices of a model in Cact form back.
+func decoded(m *model.Model) ([]*tensor.Tensor, error) {
+	a := m.Archive
+	shapes := map[string]tensor.Shape{}
+	for _, s := range append(a.Header.Specs(RankOf(m)), a.Header.HeadSpecs(a.Heads)...) {
+		shapes[s.Name] = s.Shape
+	}
+	var out []*tensor.Tensor
+	for i, t := range m.Tensors {
+		w, isCQ := cq.WidthOf(t.Type)
+		switch {
+		case t.Name == cact.NameTokenizer:
+		case isCQ && i+1 < len(m.Tensors):
+			book, err := cact.Codebook(a.Codebooks, w, a.Group)
+			if err != nil {
+				return nil, err
+			}
+			c, err := cq.New(w, a.Group, book)
+			if err != nil {
+				return nil, err
+			}
+			d, err := cact.Decode(t, m.Tensors[i+1], shapes[t.Name], c)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, d)
+		case i > 0 && t.Name == cact.NormsName(m.Tensors[i-1].Name):
+		default:
+			out = append(out, t)
+		}
+	}
+	return out, nil
+}
+
+// RankOf is the rank of the conditioning of a model in Cact form.
+func RankOf(m *model.Model) int64 {
+	if t := m.Tensor("layer00.cond_v"); t != nil {
+		return t.Shape.RowLen()
+	}
+	return cact.ConditionRank
 }
 
 // codebooks fills in the header's entries and makes the codecs.
@@ -126,6 +194,10 @@ func (b *archiver) add(s cact.Spec) error {
 		return fmt.Errorf("%w: %s would be %v, the config asks for %v", model.ErrTensors, s.Name, t.Shape, s.Shape)
 	}
 	t = t.With(func(n *tensor.Tensor) { n.Name = s.Name })
+	if b.plain {
+		b.tensors = append(b.tensors, t)
+		return nil
+	}
 	switch s.Kind {
 	case cact.CQ:
 		w, why := b.opt.Bits.Of(s.Name)

@@ -13,6 +13,8 @@ import (
 	"quern/stages/emit"
 	"quern/stages/gates"
 	"quern/stages/imatrix"
+	"quern/stages/ladder"
+	"quern/stages/lora"
 	"quern/stages/pad"
 	"quern/stages/quantize"
 	"quern/stages/source"
@@ -90,6 +92,12 @@ func stage(s recipes.Step) (pipeline.Stage, error) {
 		return pad.New(p), nil
 	case recipes.Imatrix:
 		return imatrix.New(p), nil
+	case recipes.Lora:
+		return lora.New(p), nil
+	case recipes.Layers:
+		return ladder.NewLayers(p), nil
+	case recipes.Width:
+		return ladder.NewWidth(p), nil
 	case recipes.Quantize:
 		return quantize.Make(p)
 	}

@@ -70,15 +70,15 @@ func (e *Cact) PlanWith(ctx context.Context, in *model.Model, sources []*pipelin
 		Header: l.Header, Size: l.Size, Model: m,
 	}
 	k := 0
-	item := func(off int64) {
+	item := func(off int64, aside bool) {
 		info := m.Info(k)
-		out.Items = append(out.Items, pipeline.Item{Tensor: m.Tensors[k], Offset: off, From: info.From, Reason: info.Reason})
+		out.Items = append(out.Items, pipeline.Item{Tensor: m.Tensors[k], Offset: off, From: info.From, Reason: info.Reason, Aside: aside})
 		k++
 	}
 	for _, t := range l.Tensors {
-		item(t.Offset)
+		item(t.Offset, t.Kind == cact.Raw)
 		if t.Kind == cact.CQ {
-			item(t.NormsOffset)
+			item(t.NormsOffset, true)
 		}
 	}
 	out.Notes = append(out.Notes, fmt.Sprintf("%s: generation %d, %d layers, a KV window of %d positions", e.out.File, a.Header.Generation, a.Header.Layers, a.Header.KVWindow))
@@ -89,11 +89,7 @@ func (e *Cact) PlanWith(ctx context.Context, in *model.Model, sources []*pipelin
 func cactList(m *model.Model) ([]cact.LayoutTensor, error) {
 	var out []cact.LayoutTensor
 	a := m.Archive
-	rank := int64(cact.ConditionRank)
-	if t := m.Tensor("layer00.cond_v"); t != nil {
-		rank = t.Shape.RowLen()
-	}
-	specs := append(a.Header.Specs(rank), a.Header.HeadSpecs(a.Heads)...)
+	specs := append(a.Header.Specs(needle.RankOf(m)), a.Header.HeadSpecs(a.Heads)...)
 	specs = append(specs, cact.Spec{Name: cact.NameTokenizer, Kind: cact.Raw})
 	k := 0
 	for _, s := range specs {

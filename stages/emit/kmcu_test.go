@@ -84,7 +84,7 @@ func TestMinueza(t *testing.T) {
 		size int64
 		mib  float64
 	}{{"as it stands", untied.Size, 18.07}, {"tied", tied.Size, 12.58}} {
-		if got := math.Round(float64(c.size)/(1<<20)*100) / 100; got != c.mib {
+		if got := math.Round(float64(float64(c.size)/(1<<20)*100)) / 100; got != c.mib {
 			t.Errorf("%s: %.2f MiB, want %.2f", c.name, got, c.mib)
 		}
 	}

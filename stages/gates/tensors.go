@@ -9,6 +9,7 @@ import (
 
 	"quern/model"
 	"quern/model/convert"
+	"quern/model/needle"
 	"quern/pipeline"
 	"quern/recipes"
 	"quern/stages/emit"
@@ -23,6 +24,8 @@ func Reference(ctx context.Context, format verify.Format, ref *model.Model) ([]*
 	switch format {
 	case verify.KMCU:
 		return emit.KMCUReference(ref)
+	case verify.Cact:
+		return needle.Reference(ref)
 	case verify.GGUF:
 		if ref.Form != model.HF {
 			return ref.Tensors, nil

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"quern/formats/cact"
+	"quern/tensor"
+)
+
+// inspectCact shows a .cact archive: the words of its header, its codebooks and its
+// tensors by the names that their places give them.
+func inspectCact(ctx context.Context, name string, blob tensor.Blob) (*inspection, error) {
+	f, err := cact.Open(ctx, name, blob, cact.Options{})
+	if err != nil {
+		return nil, err
+	}
+	doc := &inspection{Name: name, Format: "cact", Size: f.Size, Details: []field{{"generation", f.Header.Generation}}}
+	keys, values := f.Header.Fields()
+	for i, k := range keys {
+		doc.Details = append(doc.Details, field{k, values[i]})
+	}
+	var n int64
+	for _, e := range f.Entries {
+		x := inspectedTensor{Name: e.Name, Type: e.Kind.String(), Shape: e.Shape, Offset: e.Offset, Bytes: e.Bytes}
+		if e.Kind == cact.CQ {
+			x.Type = fmt.Sprintf("CQ%s/%d", e.Width, e.Group)
+		}
+		if e.Kind != cact.Raw {
+			v, _ := e.Shape.Values()
+			n += v
+		}
+		doc.Tensors = append(doc.Tensors, x)
+	}
+	for _, h := range f.Heads {
+		doc.Details = append(doc.Details, field{"head", fmt.Sprintf("%s: %d probes, %d queries, %d outputs", h.Key, h.Probes, h.Queries, h.Out)})
+	}
+	doc.Details = append(doc.Details, field{"group", f.Group}, field{"weights", n}, field{"tensors", len(f.Entries)})
+	at := 0
+	for _, bits := range []int{2, 3, 4} {
+		c := 1 << bits
+		doc.Metadata = append(doc.Metadata, metadataEntry{Key: fmt.Sprintf("codebook of %d bits", bits), Type: "f32", Value: f.Codebooks[at : at+c], Count: &c})
+		at += c
+	}
+	tok, err := f.Tokenizer(ctx)
+	switch {
+	case err != nil:
+		doc.Problems = append(doc.Problems, err.Error())
+	case tok == nil:
+		doc.Problems = append(doc.Problems, "the archive has no tokenizer")
+	default:
+		doc.Metadata = append(doc.Metadata, metadataEntry{Key: "tokenizer", Type: "sentencepiece BPE", Value: fmt.Sprintf(
+			"%d pieces, pad %d, eos %d, bos %d, unk %d, add_dummy_prefix %v, byte_fallback %v", len(tok.Pieces), tok.Pad, tok.EOS, tok.BOS, tok.Unk, tok.AddDummyPrefix, tok.ByteFallback)})
+	}
+	return doc, nil
+}
