@@ -49,9 +49,13 @@ const (
 )
 
 // Markers are the pieces that are of type UserDefined, the chat's own words.
-func Markers() []string {
-	return []string{"<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tools>", "</tools>",
+func Markers(generation int) []string {
+	m := []string{"<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tools>", "</tools>",
 		"<tool_call>", "</tool_call>", "<tool_result>", "</tool_result>"}
+	if generation == 3 {
+		m = append(m, "<context>", "</context>", "<extract>", "</extract>", "<schema>", "</schema>")
+	}
+	return m
 }
 
 // ParseTokenizer reads a tokenizer blob. Errors wrap ErrTokenizer and say where in

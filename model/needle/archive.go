@@ -330,7 +330,7 @@ func (b *archiver) reshape(t *tensor.Tensor, shape tensor.Shape) (*tensor.Tensor
 	if err != nil {
 		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 	}
-	if want, err := shape.Values(); err != nil || want != have || t.Shape.RowLen() != shape.RowLen() {
+	if want, err := shape.Values(); err != nil || want != have {
 		return nil, fmt.Errorf("%w: %s is %v, the config asks for %v", model.ErrTensors, t.Name, t.Shape, shape)
 	}
 	return view.Span(t, 0, shape)

@@ -47,11 +47,15 @@ func Width(m *model.Model, width int64) (*model.Model, error) {
 	if seed == 0 {
 		seed = k.EngramHeadCount()
 	}
-	out, err := m.WithConfig(model.Setting{Key: "engram_heads", Value: k.EngramHeads / 2}, model.Setting{Key: "d_model", Value: width}, model.Setting{Key: "num_heads", Value: k.Heads / 2},
+	out, err := m.WithConfig(model.Setting{Key: "d_model", Value: width}, model.Setting{Key: "num_heads", Value: k.Heads / 2},
 		model.Setting{Key: "qk_head_dim", Value: k.QKHeadDim}, model.Setting{Key: "v_head_dim", Value: k.VHeadDim},
 		model.Setting{Key: "engram_seed_heads", Value: seed}, model.Setting{Key: "ladder_depths", Value: []any{}}, model.Setting{Key: "ladder_widths", Value: []any{}})
 	if err != nil {
 		return nil, err
+	}
+	if k.EngramHeads > 0 && len(k.Sites) > 0 {
+		out = out.WithNotes(model.Note{Subject: "engram_heads", Text: fmt.Sprintf(
+			"the config states %d, which the exporter keeps while it halves the tables: the engrams of the half read other rows than those of the whole", k.EngramHeads)})
 	}
 	return out.WithTensors(ts), nil
 }

@@ -322,7 +322,7 @@ func TestWidth(t *testing.T) {
 	}
 	f := write(t, mustArchive(t, half))
 	h := f.Header
-	if h.DModel != 32 || h.Heads != 2 || h.HadaN != 32 || h.EngramTables != 2 || h.EngramSubDim != 16 || h.EngramSeedHeads != 2 {
+	if h.DModel != 32 || h.Heads != 2 || h.HadaN != 32 || h.EngramTables != 4 || h.EngramSubDim != 8 || h.EngramSeedHeads != 2 {
 		t.Errorf("%+v", h)
 	}
 	ref, err := Reference(half)

@@ -17,7 +17,7 @@ func Tokenizer(m *tokenizer.SPModel, generation int) (*cact.Tokenizer, error) {
 		return nil, fmt.Errorf("%w: a SentencePiece model of type %d; archives hold BPE (type %d)", tokenizer.ErrFormat, m.Type, tokenizer.SPBPE)
 	}
 	t := &cact.Tokenizer{Pad: 0, EOS: 1, BOS: 2, Unk: 3, ByteFallback: true, AddDummyPrefix: m.AddDummyPrefix || generation == 2}
-	markers := cact.Markers()
+	markers := cact.Markers(generation)
 	for _, p := range m.Pieces {
 		k := cact.Normal
 		switch {

@@ -122,3 +122,55 @@ func TestAcceptanceCact(t *testing.T) {
 		})
 	}
 }
+
+// TestCactGeneration3 builds what the exporter of generation 3 built, from the same
+// checkpoints.
+func TestCactGeneration3(t *testing.T) {
+	for _, c := range []struct{ golden, base, tokenizer, adapter, steps string }{
+		{"needle3-a", "needle3-a.safetensors", "needle3-dummy.model", "", ""},
+		{"needle3-a-lora", "needle3-a.safetensors", "needle3-dummy.model", "needle3-a-lora.safetensors", "lora: {adapter: tuned}"},
+		{"needle3-a-layers3", "needle3-a.safetensors", "needle3-dummy.model", "", "layers: 3"},
+		{"needle3-b", "needle3-b.safetensors", "needle3-plain.model", "", ""},
+		{"needle3-b-width32", "needle3-b.safetensors", "needle3-plain.model", "", "width: 32"},
+		{"needle3-c", "needle3-c.safetensors", "needle3-plain.model", "", ""},
+		{"needle3-c-layers5", "needle3-c.safetensors", "needle3-plain.model", "", "layers: 5"},
+		{"needle3-c-layers5", "needle3-c.cact", "", "", "layers: 5"}, // of the archive
+		{"needle3-a-layers3", "needle3-a.cact", "", "", "layers: 3"},
+		{"needle3-b", "needle3-b.safetensors", "needle3-b.cact", "", ""}, // the tokenizer of an archive
+	} {
+		t.Run(c.golden+" of "+c.base, func(t *testing.T) {
+			abs := func(name string) string {
+				p, err := filepath.Abs(filepath.Join(testdata, "cact", name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return p
+			}
+			text := "version: 1\nname: needle3\nsources:\n  base: {file: '" + abs(c.base) + "'}\n"
+			if c.tokenizer != "" {
+				text += "  tokenizer: {file: '" + abs(c.tokenizer) + "'}\n"
+			}
+			if c.adapter != "" {
+				text += "  tuned: {file: '" + abs(c.adapter) + "'}\n"
+			}
+			if c.steps != "" {
+				text += "steps:\n  - " + c.steps + "\n"
+			}
+			text += "outputs:\n  - {format: cact, generation: 3, file: out.cact}\n"
+			recipe := filepath.Join(t.TempDir(), "needle3.yaml")
+			if err := os.WriteFile(recipe, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			want, err := os.ReadFile(abs(c.golden + ".cact"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, _ := build(t, recipe, pipeline.BuildOptions{})
+			got, err := os.ReadFile(filepath.Join(out, "out.cact"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameArchive(t, got, want)
+		})
+	}
+}
