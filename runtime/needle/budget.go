@@ -3,6 +3,8 @@ package needle
 import (
 	"fmt"
 	"io"
+
+	"quern/formats/cact"
 )
 
 // MemoryTarget is what published models are made to run in: 28 MB.
@@ -31,9 +33,20 @@ type Budget struct {
 func (b Budget) Total() int64 { return b.Weights + b.KV + b.Engram + b.Activations }
 
 // Budget counts what running the model one token at a time takes.
-func (m *Model) Budget() Budget {
-	p, h := m.p, &m.header
-	b := Budget{Weights: m.info.Bytes, Positions: int64(p.window)}
+func (m *Model) Budget() Budget { return m.p.budget(&m.header, m.info.Bytes) }
+
+// BudgetOf does so for a model of which only the header and the bytes of its
+// weights are known. A header that no model fits gives zeros.
+func BudgetOf(h *cact.Header, weights int64) Budget {
+	p, err := newShape(h)
+	if err != nil {
+		return Budget{}
+	}
+	return p.budget(h, weights)
+}
+
+func (p *shape) budget(h *cact.Header, weights int64) Budget {
+	b := Budget{Weights: weights, Positions: int64(p.window)}
 	if b.Positions == 0 {
 		b.Positions = int64(p.context)
 	}
@@ -50,7 +63,7 @@ func (m *Model) Budget() Budget {
 	if p.sliding > 0 {
 		local = min(local, int64(p.sliding))
 	}
-	b.Engram = int64(len(m.w.sites)) * local * vector(p.d)
+	b.Engram = int64(len(h.Sites)) * local * vector(p.d)
 	d, wide := int64(p.d), int64(p.d)*int64(p.lanes)
 	// The lanes before and after, what goes into a block and through it, and the
 	// widest of: the flattened lanes; attention with its scores; a Hadamard layer.

@@ -209,3 +209,12 @@ func (q *pool) ask(r []float32) []float32 {
 	}
 	return out
 }
+
+// Heads lists the codes of the heads that the model has.
+func (m *Model) Heads() []int {
+	var out []int
+	for _, h := range m.w.heads {
+		out = append(out, h.code)
+	}
+	return out
+}
