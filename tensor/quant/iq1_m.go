@@ -48,25 +48,21 @@ func (iq1_M) Decode(dst []float32, src []byte) {
 	}
 }
 
-func (iq1_M) EncodeRow(dst []byte, src, weights []float32) {
+func (iq1_M) EncodeRow(dst []byte, src, weights []float32) { encodeIQ1_M(dst, src, weights, useSIMD) }
+
+func encodeIQ1_M(dst []byte, src, weights []float32, fast bool) {
+	search := newIQ1Search(fast)
+	w := search.w
 	g := gridIQ1S()
 	for ; len(src) >= 256; dst, src = dst[56:], src[256:] {
 		clear(dst[:56])
-		sigma2 := 2 * sumSquares(src[:256]) / 256
-		var w [256]float32
-		if weights != nil {
-			importance(w[:], src[:256], weights, sigma2)
-		} else {
-			for i, v := range src[:256] {
-				w[i] = float32(v * v)
-			}
-		}
+		search.load(src[:256], weights, 2*sumSquares(src[:256])/256, 16)
 		weights = after(weights, 256)
 		var scales [16]float32
 		var codes, shifts [16]uint8
 		var entries [16][2]uint16
 		for b := range 16 {
-			scales[b], shifts[b], entries[b] = iq1mBlock(src[16*b:16*b+16], w[16*b:16*b+16])
+			scales[b], shifts[b], entries[b] = search.blockM(src[16*b:16*b+16], b)
 			dst[2*b], dst[2*b+1] = uint8(entries[b][0]), uint8(entries[b][1])
 			dst[32+b] = uint8(entries[b][0]>>8 | entries[b][1]>>8<<4)
 		}
@@ -101,16 +97,34 @@ func (iq1_M) EncodeRow(dst []byte, src, weights []float32) {
 // when the first half moves down, bit 0 when the second does.
 func iq1mLevels(shifts uint8, k int) *[8]float32 { return &iq1Levels[shifts>>(1-k)&1] }
 
-// iq1mBlock finds scale, shifts and entries of 16 values. Every cut of the
-// sorted values into three runs is tried with the four pairs of shifts. Levels
+// blockM finds scale, shifts and entries of the 16 values of block b.
+func (s *iq1Search) blockM(x []float32, b int) (scale float32, shifts uint8, entries [2]uint16) {
+	w := s.w[16*b : 16*b+16]
+	scale, shift, keys, ok := s.lanes.found(b)
+	if !ok {
+		if scale, shift, keys, ok = splitM(x, w); !ok {
+			return 0, 0, entries
+		}
+	}
+	if scale < 0 {
+		scale, shift = -scale, 3-shift
+	}
+	shifts = uint8(shift)
+	levels := [4]*[8]float32{iq1mLevels(shifts, 0), iq1mLevels(shifts, 1)}
+	scale = s.settle(entries[:], &keys, x, w, scale, &levels)
+	return scale, shifts, entries
+}
+
+// splitM tries every cut of the sorted values into three runs with the four
+// pairs of shifts. Levels
 // are one apart, so the sum over three runs folds into total*top - (sum below
 // the first cut) - (sum below the second); the order of those operations is
 // ggml's since v0.5.0 and decides bytes.
-func iq1mBlock(x, w []float32) (scale float32, shifts uint8, entries [2]uint16) {
+func splitM(x, w []float32) (scale float32, shift int, keys [4]uint32, ok bool) {
 	const n = 16
 	top := maxAbs(x)
 	if top < 1e-7 {
-		return 0, 0, entries
+		return 0, 0, keys, false
 	}
 	s := sorted(x, top)
 	var px, pw [2][n + 1]float32 // running sums of each half of the block
@@ -139,29 +153,5 @@ func iq1mBlock(x, w []float32) (scale float32, shifts uint8, entries [2]uint16) 
 			}
 		}
 	}
-	if s.shift < 0 {
-		return 0, 0, entries
-	}
-	scale, shifts = s.scale, uint8(s.shift)
-	codes := s.codes(n, scale < 0)
-	if scale < 0 {
-		scale, shifts = -scale, 3-shifts
-	}
-	g := gridIQ1S()
-	moved := false
-	for k := range entries {
-		e, m := iq1Entry(g, codes[8*k:], x[8*k:], w[8*k:], scale, iq1mLevels(shifts, k))
-		entries[k] = e
-		moved = moved || m
-	}
-	if moved {
-		var sumqx, sumq2 float32
-		for k, e := range entries {
-			sumqx, sumq2 = addFit(sumqx, sumq2, g.entry(int(e)), x[8*k:], w[8*k:], iq1mLevels(shifts, k), 1)
-		}
-		if sumqx > 0 && sumq2 > 0 {
-			scale = sumqx / sumq2
-		}
-	}
-	return scale, shifts, entries
+	return s.scale, s.shift, s.keys(n), s.shift >= 0
 }

@@ -41,17 +41,20 @@ func (iq1_S) Decode(dst []float32, src []byte) {
 	}
 }
 
-func (iq1_S) EncodeRow(dst []byte, src, weights []float32) {
+func (iq1_S) EncodeRow(dst []byte, src, weights []float32) { encodeIQ1_S(dst, src, weights, useSIMD) }
+
+func encodeIQ1_S(dst []byte, src, weights []float32, fast bool) {
+	search := newIQ1Search(fast)
 	weights = onesFor(weights, len(src))
 	for ; len(src) >= 256; dst, src, weights = dst[50:], src[256:], weights[256:] {
 		clear(dst[:50])
-		sigma2 := 2 * sumSquares(src[:256]) / 256
+		search.load(src[:256], weights, 2*sumSquares(src[:256])/256, 32)
 		var scales [8]float32
 		var codes, down [8]uint8
 		var qh [8]uint16
 		for i := range 8 {
 			var entries [4]uint16
-			scales[i], down[i], entries = iq1sBlock(src[32*i:32*i+32], weights[32*i:], sigma2)
+			scales[i], down[i], entries = search.blockS(src[32*i:32*i+32], i)
 			for l, e := range entries {
 				dst[2+4*i+l] = uint8(e)
 				qh[i] |= e >> 8 << (3 * l)
@@ -70,15 +73,29 @@ func (iq1_S) EncodeRow(dst []byte, src, weights []float32) {
 	}
 }
 
-// iq1sBlock finds scale, shift (1 is down) and entries of 32 values. Every cut
-// of the sorted values into three runs is tried with both shifts.
-func iq1sBlock(x, weights []float32, sigma2 float32) (scale float32, down uint8, entries [4]uint16) {
+// blockS finds scale, shift (1 is down) and entries of the 32 values of block b.
+func (s *iq1Search) blockS(x []float32, b int) (scale float32, down uint8, entries [4]uint16) {
+	w := s.w[32*b : 32*b+32]
+	scale, shift, keys, ok := s.lanes.found(b)
+	if !ok {
+		if scale, shift, keys, ok = splitS(x, w); !ok {
+			return 0, 0, entries
+		}
+	}
+	if scale < 0 {
+		scale, shift = -scale, 1-shift
+	}
+	levels := &iq1Levels[shift]
+	scale = s.settle(entries[:], &keys, x, w, scale, &[4]*[8]float32{levels, levels, levels, levels})
+	return scale, uint8(shift), entries
+}
+
+// splitS tries every cut of the sorted values into three runs with both shifts.
+func splitS(x, w []float32) (scale float32, shift int, keys [4]uint32, ok bool) {
 	const n = 32
-	var w [n]float32
-	importance(w[:], x, weights, sigma2)
 	top := maxAbs(x)
 	if top < 1e-12 {
-		return 0, 0, entries
+		return 0, 0, keys, false
 	}
 	s := sorted(x, top)
 	var sumx, sumw [n + 1]float32
@@ -98,29 +115,5 @@ func iq1sBlock(x, weights []float32, sigma2 float32) (scale float32, down uint8,
 			}
 		}
 	}
-	if s.shift < 0 {
-		return 0, 0, entries
-	}
-	scale, shift := s.scale, s.shift
-	codes := s.codes(n, scale < 0)
-	if scale < 0 {
-		scale, shift = -scale, 1-shift
-	}
-	g, levels := gridIQ1S(), &iq1Levels[shift]
-	moved := false
-	for k := range entries {
-		e, m := iq1Entry(g, codes[8*k:], x[8*k:], w[8*k:], scale, levels)
-		entries[k] = e
-		moved = moved || m
-	}
-	if moved {
-		var sumqx, sumq2 float32
-		for k, e := range entries {
-			sumqx, sumq2 = addFit(sumqx, sumq2, g.entry(int(e)), x[8*k:], w[8*k:], levels, 1)
-		}
-		if sumqx > 0 && sumq2 > 0 {
-			scale = sumqx / sumq2
-		}
-	}
-	return scale, uint8(shift), entries
+	return s.scale, s.shift, s.keys(n), s.shift >= 0
 }

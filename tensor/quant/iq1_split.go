@@ -49,23 +49,25 @@ func (s *split) offer(i1, i2, shift int, sumqx, sumq2 float32) {
 	}
 }
 
-// codes writes the codes of the best cut for n values; mirror turns them round,
-// for a scale that came out negative.
-func (s *split) codes(n int, mirror bool) (l [32]uint8) {
+// keys gives the keys of the best cut's codes for the runs of n values; the codes
+// turn round for a scale that came out negative.
+func (s *split) keys(n int) (keys [4]uint32) {
 	for j, i := range s.order[:n] {
+		var c uint32
 		switch {
 		case j < s.i1:
-			l[i] = 0
+			c = 0
 		case j < s.i2:
-			l[i] = 1
+			c = 1
 		default:
-			l[i] = 2
+			c = 2
 		}
-		if mirror {
-			l[i] = 2 - l[i]
+		if s.scale < 0 {
+			c = 2 - c
 		}
+		keys[i/8] |= c << (i % 8 * 2)
 	}
-	return l
+	return keys
 }
 
 // maxAbs is the greatest magnitude.
@@ -74,14 +76,64 @@ func maxAbs(x []float32) float32 {
 	return amax
 }
 
-// iq1Entry gives the entry of a run of 8 codes, and whether the codes had to
-// move to become one.
-func iq1Entry(g *grid, codes []uint8, x, w []float32, scale float32, levels *[8]float32) (entry uint16, moved bool) {
-	key := g.key(codes)
-	if e := g.index[key]; e >= 0 {
-		return uint16(e), false
+// iq1Search is the search of one row's blocks.
+type iq1Search struct {
+	lanes *splitLanes // nil for the scalar search
+	w     *[256]float32
+}
+
+func newIQ1Search(fast bool) *iq1Search {
+	if fast {
+		lanes, w := newSplitLanes()
+		return &iq1Search{lanes, w}
 	}
-	return uint16(g.nearestEntry(key, x, w, scale, levels)), true
+	return &iq1Search{w: new([256]float32)}
+}
+
+// load takes a superblock with blocks of n values and sets the weights: by
+// importance, or else the squares.
+func (s *iq1Search) load(x, weights []float32, sigma2 float32, n int) {
+	if s.lanes != nil && s.lanes.load(x, weights, sigma2, n) {
+		return
+	}
+	if weights != nil {
+		importance(s.w[:], x, weights, sigma2)
+		return
+	}
+	for i, v := range x {
+		s.w[i] = float32(v * v)
+	}
+}
+
+// settle finds the entries of runs of 8 codes with the given keys, and the scale
+// that fits them. levels are those of each run. A run whose codes are no entry
+// moves to the nearest; then the scale is fitted again.
+func (s *iq1Search) settle(entries []uint16, keys *[4]uint32, x, w []float32, scale float32, levels *[4]*[8]float32) float32 {
+	g := gridIQ1S()
+	moved := false
+	for k := range entries {
+		e := int(g.index[keys[k]])
+		if e < 0 {
+			moved = true
+			if s.lanes != nil {
+				e = s.lanes.nearest(g, int(keys[k]), x[8*k:8*k+8], w[8*k:8*k+8], scale, levels[k])
+			} else {
+				e = g.nearestEntry(int(keys[k]), x[8*k:], w[8*k:], scale, levels[k])
+			}
+		}
+		entries[k] = uint16(e)
+	}
+	if !moved {
+		return scale
+	}
+	var sumqx, sumq2 float32
+	for k, e := range entries {
+		sumqx, sumq2 = addFit(sumqx, sumq2, g.entry(int(e)), x[8*k:], w[8*k:], levels[k], 1)
+	}
+	if sumqx > 0 && sumq2 > 0 {
+		scale = sumqx / sumq2
+	}
+	return scale
 }
 
 // addFit adds a run's terms to the sums of a least squares scale. Levels are

@@ -27,6 +27,7 @@ type grid struct {
 	values   []float32 // entries * dim, decoded
 	index    []int32   // entry by key, -1 where none is
 	near     []atomic.Pointer[[]uint16]
+	lanes    []atomic.Pointer[[]uint16]
 
 	// For neighbour lists: the halves of the entries' keys, squared distances
 	// between halves, and the entries in unary.
@@ -70,6 +71,7 @@ func loadGrid(name string, codeBits, classes int) *grid {
 	keys := 1 << (codeBits * g.dim)
 	g.index = make([]int32, keys)
 	g.near = make([]atomic.Pointer[[]uint16], keys)
+	g.lanes = make([]atomic.Pointer[[]uint16], keys)
 	for i := range g.index {
 		g.index[i] = -1
 	}
@@ -116,6 +118,20 @@ func (g *grid) neighbours(key int) []uint16 {
 	}
 	list := g.nearest(nil, key)
 	g.near[key].Store(&list)
+	return list
+}
+
+// nearLanes is neighbours as keys in groups of 8, as laneLists say.
+func (g *grid) nearLanes(key int) []uint16 {
+	if p := g.lanes[key].Load(); p != nil {
+		return *p
+	}
+	keys := g.nearest(nil, key)
+	for i, e := range keys {
+		keys[i] = uint16(g.key(g.entry(int(e))))
+	}
+	list := appendLanes(nil, keys, (len(keys)+7)/8)
+	g.lanes[key].Store(&list)
 	return list
 }
 

@@ -11,6 +11,8 @@ import (
 
 // gridEncoders are the encoders of grid types.
 var gridEncoders = []laneEncoder{
+	{tensor.IQ1_S, encodeIQ1_S},
+	{tensor.IQ1_M, encodeIQ1_M},
 	{tensor.IQ2_XXS, encodeIQ2_XXS},
 	{tensor.IQ2_XS, encodeIQ2_XS},
 	{tensor.IQ2_S, encodeIQ2_S},
@@ -72,7 +74,7 @@ func TestGridLanesEqualScalar(t *testing.T) {
 		}
 	}
 	rng := rand.New(rand.NewPCG(31, 32))
-	for range 400 {
+	for range 200 {
 		compareEncoders(t, gridEncoders, gridRow(rng, 1), laneWeights(rng, 256))
 	}
 }

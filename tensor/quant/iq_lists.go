@@ -64,12 +64,18 @@ func newLaneLists(g *grid, levels, first int) *laneLists {
 func (l *laneLists) add(keys []uint16, first int) uint32 {
 	at := len(l.lists) / 8
 	groups := max((len(keys)+7)/8, first)
+	l.lists = appendLanes(l.lists, keys, groups)
+	return uint32(at<<8 | groups - first)
+}
+
+// appendLanes appends a list of keys that runs down the lanes of groups.
+func appendLanes(dst, keys []uint16, groups int) []uint16 {
 	for j := range groups {
 		for lane := range 8 {
-			l.lists = append(l.lists, keys[min(lane*groups+j, len(keys)-1)])
+			dst = append(dst, keys[min(lane*groups+j, len(keys)-1)])
 		}
 	}
-	return uint32(at<<8 | groups - first)
+	return dst
 }
 
 var (

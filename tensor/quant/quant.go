@@ -8,7 +8,8 @@
 //
 // Some kernels have AVX2 forms for amd64 and NEON forms for arm64, among them the
 // searches of the k-quants and of IQ4, with a group of values in each lane; those of
-// IQ2 and IQ3, with a neighbour or a candidate in each lane, have AVX2 forms only.
+// IQ1, with a block in each lane, and of IQ2 and IQ3, with a neighbour or a candidate
+// in each lane, have AVX2 forms only.
 // They do the scalar code's operations lane by lane and give the same bytes. Build
 // tag noasm leaves them out, the environment variable QUERN_NOASM=1 switches them
 // off.

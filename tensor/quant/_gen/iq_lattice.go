@@ -428,6 +428,12 @@ func latticeTerms8(s, x, trial Register) []VecVirtual {
 		VMULPS(Mem{Base: x, Disp: latRoot}, d, t[c])
 		VMULPS(d, t[c], t[c])
 	}
+	return spreadTerms(t)
+}
+
+// spreadTerms makes a table for each of 8 values out of a vector for each of
+// three codes.
+func spreadTerms(t [3]VecVirtual) []VecVirtual {
 	terms := make([]VecVirtual, 8)
 	for half := 0; half < 2; half++ {
 		a, b := YMM(), YMM()

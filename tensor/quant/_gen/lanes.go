@@ -30,7 +30,9 @@ const (
 	cmpEQ  = 0
 	cmpNE  = 4 // true for NaN
 	cmpLT  = 17
+	cmpLE  = 18
 	cmpNLT = 21 // true for NaN
+	cmpGE  = 29
 	cmpGT  = 30
 )
 

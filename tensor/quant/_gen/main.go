@@ -20,6 +20,7 @@ func main() {
 	ConstraintExpr("amd64,!noasm")
 	if *iq {
 		latticeKernels()
+		splitKernels()
 		Generate()
 		return
 	}
