@@ -3,7 +3,10 @@ package transformer
 import (
 	"context"
 
+	infer "quern/runtime"
 	"quern/runtime/num"
+	"quern/tensor"
+	"quern/tensor/quant"
 )
 
 // queries is the number of positions whose scores are computed together.
@@ -25,6 +28,11 @@ func (s *session) attention(ctx context.Context, i, n int) error {
 	}
 	s.place(q, p.heads, l.qNorm, i, n)
 	s.place(k, p.kvHeads, l.kNorm, i, n)
+	if s.act == infer.Q8 {
+		// Devices keep 16 bits of keys and values.
+		s.roundHalf(k)
+		s.roundHalf(v)
+	}
 	s.remember(i, k, v, n)
 
 	blocks := (n + queries - 1) / queries
@@ -45,6 +53,16 @@ func (s *session) attention(ctx context.Context, i, n int) error {
 	}
 	s.add(out, l.postAttn, n)
 	return nil
+}
+
+// f16 is the codec of halves.
+var f16, _ = quant.For(tensor.F16)
+
+// roundHalf rounds values to F16.
+func (s *session) roundHalf(x []float32) {
+	half := grow(&s.buf.half, 2*len(x))
+	f16.EncodeRow(half, x, nil)
+	f16.Decode(x, half)
 }
 
 // place normalizes the heads of n tokens, where the model does, and turns them

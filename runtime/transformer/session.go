@@ -43,6 +43,7 @@ type buffers struct {
 	up     []float32 // (T, ffn)
 	cos    [2][]float32
 	sin    [2][]float32 // (T, dims/2), global and local
+	half   []byte
 	logits []float32
 	full   []float32 // a row of logits with a place for every id
 	moe    moeBuffers

@@ -1,0 +1,111 @@
+"""Writes testdata/golden/runtime/tiny-logits.json: what transformers and llama.cpp compute for the tiny models, in float32.
+
+The models are those of testdata/convert/models with every weight multiplied by 8, so that attention is not flat and the layers matter; the
+sliding window of tiny-gemma3 is 8, so that it is shorter than the text. transformers runs the folder with eager attention. llama.cpp (peer.cpp,
+float32 cache) runs what the real converter makes of it with --outtype f32.
+
+An entry has `tokens`, `places` (positions in the text), `ids` (of the vocabulary), `transformers` and `llama.cpp` as rows of logits, one a
+place, one number an id, and `largest`, the largest magnitude of all logits at these places in transformers.
+"""
+
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import common
+import weights
+
+MODELS = ["tiny-gemma3", "tiny-llama-hf", "tiny-llama-tied", "tiny-llama3", "tiny-mistral", "tiny-mixtral", "tiny-qwen2", "tiny-qwen3", "tiny-qwen3moe"]
+SETTINGS = {"tiny-gemma3": {"sliding_window": 8}}
+LENGTH = 40
+PLACES = [0, 1, 5, 12, 20, 31, 39]
+SCALE = np.float32(8)
+
+# Runs inside the tools' environment.
+PROBE = """
+import json, sys
+import torch
+from transformers import AutoModelForCausalLM
+torch.set_num_threads(1)
+folder, out = sys.argv[1:3]
+tokens, places = json.load(sys.stdin)
+model = AutoModelForCausalLM.from_pretrained(folder, torch_dtype=torch.float32, attn_implementation="eager")
+model.eval()
+with torch.inference_mode():
+    logits = model(torch.tensor([tokens])).logits[0]
+logits[places].contiguous().numpy().astype("<f4").tofile(out)
+"""
+
+
+def folder(name, parent):
+    """The model folder with its weights scaled and its settings changed."""
+    plain = weights.values
+    weights.values = lambda tensor, count: plain(tensor, count) * SCALE
+    try:
+        out = weights.build(name, parent)
+    finally:
+        weights.values = plain
+    if name in SETTINGS:
+        config = json.loads((out / "config.json").read_text())
+        config.update(SETTINGS[name])
+        (out / "config.json").write_text(json.dumps(config))
+    return out
+
+
+def tokens(name, vocab):
+    """The first is BOS or its like, the others come from the model's name."""
+    x = (weights.values(name, LENGTH).astype(np.float64) + 0.125) * 4
+    out = [int(v * min(vocab, 500)) for v in x]
+    out[0] = 1
+    return out
+
+
+def rows(data, vocab, ids):
+    x = np.frombuffer(data, "<f4").reshape(-1, vocab)
+    return x, [[float(v) for v in row[ids]] for row in x]
+
+
+def golden(name, work):
+    model = folder(name, work)
+    config = json.loads((model / "config.json").read_text())
+    vocab = config["vocab_size"]
+    text = tokens(name, vocab)
+    out = work / "logits.bin"
+    subprocess.run([common.cache() / "venv/bin/python", "-c", PROBE, model, out], input=json.dumps([text, PLACES]).encode(),
+                   env=common.environment(), check=True)
+    # The converter cuts rows that have no token.
+    f32 = work / f"{name}.f32.gguf"
+    common.convert(model, f32, "--outtype", "f32")
+    said = subprocess.run([common.tool("peer"), "logits", f32, ",".join(map(str, text))], env=common.environment(), check=True, stdout=subprocess.PIPE).stdout
+    cut = len(said) // 4 // LENGTH
+    ids = sorted(set(int(v) for v in np.linspace(0, cut - 1, 24)))
+    hf, hf_rows = rows(out.read_bytes(), vocab, ids)
+    cpp, cpp_rows = rows(said, cut, ids)
+    cpp_rows = [cpp_rows[p] for p in PLACES]
+    largest = float(np.abs(hf).max())
+    apart = float(np.abs(hf[:, :cut] - cpp[PLACES]).max()) / largest
+    print(f"{name}: largest logit {largest:.4g}, transformers and llama.cpp differ by {apart:.2g} of it", flush=True)
+    return {"tokens": text, "places": PLACES, "ids": ids, "largest": largest, "transformers": hf_rows, "llama.cpp": cpp_rows}
+
+
+def short(x):
+    """float32 in its shortest form."""
+    return [[float(str(np.float32(v))) for v in row] for row in x]
+
+
+def main():
+    lines = []
+    with tempfile.TemporaryDirectory() as work:
+        for name in MODELS:
+            g = golden(name, Path(work))
+            g["transformers"], g["llama.cpp"] = short(g["transformers"]), short(g["llama.cpp"])
+            lines.append(f"{json.dumps(name)}: {json.dumps(g, separators=(',', ':'))}")
+    path = common.TESTDATA / "golden/runtime/tiny-logits.json"
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main()
