@@ -1,7 +1,7 @@
 """Writes testdata/golden/runtime/tiny-logits.json: what transformers and llama.cpp compute for the tiny models, in float32.
 
-The models are those of testdata/convert/models with every weight multiplied by 8, so that attention is not flat and the layers matter; the
-sliding window of tiny-gemma3 is 8, so that it is shorter than the text. transformers runs the folder with eager attention. llama.cpp (peer.cpp,
+The models are those of testdata/convert/models with every weight multiplied by 8, so that attention is not flat and the layers matter, and
+kept in float32, so that no rounding comes between; the sliding window of tiny-gemma3 is 8, so that it is shorter than the text. transformers runs the folder with eager attention. llama.cpp (peer.cpp,
 float32 cache) runs what the real converter makes of it with --outtype f32.
 
 An entry has `tokens`, `places` (positions in the text), `ids` (of the vocabulary), `transformers` and `llama.cpp` as rows of logits, one a
@@ -28,11 +28,13 @@ SCALE = np.float32(8)
 PROBE = """
 import json, sys
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 torch.set_num_threads(1)
 folder, out = sys.argv[1:3]
-tokens, places = json.load(sys.stdin)
-model = AutoModelForCausalLM.from_pretrained(folder, torch_dtype=torch.float32, attn_implementation="eager")
+tokens, places, rows = json.load(sys.stdin)
+config = AutoConfig.from_pretrained(folder)
+config.vocab_size = rows  # tiny-gemma3 has rows behind its vocabulary
+model = AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=torch.float32, attn_implementation="eager")
 model.eval()
 with torch.inference_mode():
     logits = model(torch.tensor([tokens])).logits[0]
@@ -41,13 +43,14 @@ logits[places].contiguous().numpy().astype("<f4").tofile(out)
 
 
 def folder(name, parent):
-    """The model folder with its weights scaled and its settings changed."""
-    plain = weights.values
-    weights.values = lambda tensor, count: plain(tensor, count) * SCALE
+    """The model folder with its weights scaled and widened, and its settings changed."""
+    values, save = weights.values, weights.safetensors
+    weights.values = lambda tensor, count: values(tensor, count) * SCALE
+    weights.safetensors = lambda path, tensors: save(path, [(n, "F32", shape) for n, _, shape in tensors])
     try:
         out = weights.build(name, parent)
     finally:
-        weights.values = plain
+        weights.values, weights.safetensors = values, save
     if name in SETTINGS:
         config = json.loads((out / "config.json").read_text())
         config.update(SETTINGS[name])
@@ -70,11 +73,11 @@ def rows(data, vocab, ids):
 
 def golden(name, work):
     model = folder(name, work)
-    config = json.loads((model / "config.json").read_text())
-    vocab = config["vocab_size"]
+    desc = json.loads((weights.DESCRIPTIONS / name / "model.json").read_text())
+    vocab = next(t[2][0] for s in desc["shards"] for t in s["tensors"] if t[0].endswith("embed_tokens.weight"))
     text = tokens(name, vocab)
     out = work / "logits.bin"
-    subprocess.run([common.cache() / "venv/bin/python", "-c", PROBE, model, out], input=json.dumps([text, PLACES]).encode(),
+    subprocess.run([common.cache() / "venv/bin/python", "-c", PROBE, model, out], input=json.dumps([text, PLACES, vocab]).encode(),
                    env=common.environment(), check=True)
     # The converter cuts rows that have no token.
     f32 = work / f"{name}.f32.gguf"

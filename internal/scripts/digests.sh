@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds the same recipes with differently compiled binaries and different
-# numbers of jobs, and demands the same bytes of all of them.
+# numbers of jobs, and demands the same bytes of all of them, and the same
+# logits of what was built and of the models it was built from.
 #
 # A binary for another processor runs under qemu-user (qemu-aarch64).
 set -eu
@@ -12,6 +13,7 @@ build() { # name, then environment and flags
 	name=$1
 	shift
 	env CGO_ENABLED=0 "$@" -o "$work/$name" ./internal/scripts/builder
+	env CGO_ENABLED=0 "$@" -o "$work/$name.logits" ./internal/scripts/logits
 }
 build amd64 GOARCH=amd64 "$GO" build
 build v3 GOARCH=amd64 GOAMD64=v3 "$GO" build
@@ -26,6 +28,7 @@ run() { # binary jobs memory
 	case $1 in arm64*) prefix="qemu-aarch64" ;; esac
 	$prefix "$work/$1" -o "$out" -jobs "$2" -memory "$3" testdata/acceptance/*.yaml testdata/digests/*.yaml
 	(cd "$out" && find . -type f | LC_ALL=C sort | xargs sha256sum) >"$work/sums.$1.$2.$3"
+	find "$out" -name '*.gguf' -o -name '*.kmcu' | LC_ALL=C sort | xargs $prefix "$work/$1.logits" -jobs "$2" testdata/models/stories* >>"$work/sums.$1.$2.$3"
 }
 native=$("$GO" env GOHOSTARCH)
 if [ "$native" != amd64 ]; then
@@ -51,6 +54,6 @@ for s in "$work"/sums.*; do
 	fi
 done
 n=$(wc -l <"$work/sums.amd64.1.64MiB")
-[ "$n" -ge 5 ] || { echo "digests: only $n files were built" >&2; exit 1; }
-[ $fail -eq 0 ] && echo "digests: $n files, the same bytes from $(ls "$work"/sums.* | wc -l) builds"
+[ "$n" -ge 16 ] || { echo "digests: only $n files and sets of logits" >&2; exit 1; }
+[ $fail -eq 0 ] && echo "digests: $n files and sets of logits, the same from $(ls "$work"/sums.* | wc -l) builds"
 exit $fail

@@ -35,6 +35,10 @@ type Options struct {
 	// AllowNonFinite lists tensors, by GGUF name, whose NaN, infinities and
 	// overflows are written as they come.
 	AllowNonFinite []string
+	// WithoutTokenizer leaves the tokenizer aside, and with it the check that
+	// its tokens fit the rows: for models that are run by ids. What comes out is
+	// no file that others would read.
+	WithoutTokenizer bool
 }
 
 // ToGGUF converts a model in Hugging Face form.
@@ -60,6 +64,9 @@ func ToGGUF(ctx context.Context, m *model.Model, opt Options) (*model.Model, err
 	if err != nil {
 		return nil, err
 	}
+	if opt.WithoutTokenizer {
+		return assemble(ctx, m, f, out, opt, nil)
+	}
 	vocab, notes, err := loadVocab(ctx, m)
 	if err != nil {
 		return nil, err
@@ -67,10 +74,14 @@ func ToGGUF(ctx context.Context, m *model.Model, opt Options) (*model.Model, err
 	return assemble(ctx, m.WithNotes(notes...), f, out, opt, vocab)
 }
 
-// assemble is the conversion with the tokenizer at hand.
+// assemble is the conversion with the tokenizer at hand, or without one.
 func assemble(ctx context.Context, m *model.Model, f model.Family, out outType, opt Options, vocab *tokenizer.Vocabulary) (*model.Model, error) {
 	scratch := &buffers{}
-	items, notes, err := plan(m, int64(len(vocab.Tokens)), scratch)
+	tokens := int64(-1)
+	if vocab != nil {
+		tokens = int64(len(vocab.Tokens))
+	}
+	items, notes, err := plan(m, tokens, scratch)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +97,8 @@ func assemble(ctx context.Context, m *model.Model, f model.Family, out outType, 
 	return g.WithNotes(append(notes, more...)...), nil
 }
 
-// plan lists the output's tensors in order.
+// plan lists the output's tensors in order. tokens is the size of the
+// vocabulary, negative when it is not known.
 func plan(m *model.Model, tokens int64, scratch *buffers) ([]item, []model.Note, error) {
 	d, err := m.Dims()
 	if err != nil {
@@ -110,7 +122,7 @@ func plan(m *model.Model, tokens int64, scratch *buffers) ([]item, []model.Note,
 		}
 	}
 	for i, it := range w.items {
-		if it.id.Role != model.TokenEmbd {
+		if it.id.Role != model.TokenEmbd || tokens < 0 {
 			continue
 		}
 		rows := it.t.Shape[0]
@@ -186,6 +198,9 @@ func metadata(ctx context.Context, g, m *model.Model, f model.Family, vocab *tok
 		return nil, w.err
 	}
 	g.Meta.Set("general.quantization_version", gguf.Scalar(uint32(2)))
+	if vocab == nil {
+		return notes, nil
+	}
 	for _, kv := range vocab.Keys() {
 		v, err := tokenizerValue(kv.Value)
 		if err != nil {

@@ -64,13 +64,23 @@ func FromGGUF(ctx context.Context, g *model.Model) (*Model, error) {
 }
 
 // FromHF makes a model of a Hugging Face folder. It is run as what it converts
-// to, in float32.
+// to, in float32; a folder whose tokenizer is missing, or does not fit, runs by
+// ids.
 func FromHF(ctx context.Context, h *model.Model) (*Model, error) {
-	g, err := convert.ToGGUF(ctx, h, convert.Options{OutType: "f32"})
-	if err != nil {
-		return nil, err
+	opt := convert.Options{OutType: "f32"}
+	g, tokErr := convert.ToGGUF(ctx, h, opt)
+	if tokErr != nil {
+		opt.WithoutTokenizer = true
+		var err error
+		if g, err = convert.ToGGUF(ctx, h, opt); err != nil {
+			return nil, err
+		}
 	}
-	return FromGGUF(ctx, g)
+	m, err := FromGGUF(ctx, g)
+	if err == nil && tokErr != nil {
+		m.noTok = fmt.Errorf("%s: %w: %w", h.Name, infer.ErrNoTokenizer, tokErr)
+	}
+	return m, err
 }
 
 // FromKMCU makes a model of a KMCU file, which holds no tokenizer.
