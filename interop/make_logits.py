@@ -1,8 +1,8 @@
 """Writes testdata/golden/runtime/tiny-logits.json: what transformers and llama.cpp compute for the tiny models, in float32.
 
 The models are those of testdata/convert/models with every weight multiplied by 8, so that attention is not flat and the layers matter, and
-kept in float32, so that no rounding comes between; the sliding window of tiny-gemma3 is 8, so that it is shorter than the text. transformers runs the folder with eager attention. llama.cpp (peer.cpp,
-float32 cache) runs what the real converter makes of it with --outtype f32.
+kept in float32, so that no rounding comes between; the sliding window of tiny-gemma3 is 8, so that it is shorter than the text. transformers
+runs the folder with eager attention. llama.cpp (peer.cpp, float32 cache) runs what the real converter makes of it with --outtype f32.
 
 An entry has `tokens`, `places` (positions in the text), `ids` (of the vocabulary), `transformers` and `llama.cpp` as rows of logits, one a
 place, one number an id, and `largest`, the largest magnitude of all logits at these places in transformers.
