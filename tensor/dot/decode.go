@@ -36,7 +36,7 @@ func decode(d quant.Decoder, dst []float32, src []byte, s *Scratch) {
 	for len(dst) > 0 {
 		n := min(len(dst), tileWidth)
 		size := n / perBlock * f.block
-		unpackRow(t, s.tile, 0, src[:size], size)
+		unpackRows(t, s.tile, 1, n/perBlock, src, 0, size)
 		expandRow(f, dst[:n], s.tile)
 		dst, src = dst[n:], src[size:]
 	}

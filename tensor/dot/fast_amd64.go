@@ -32,38 +32,47 @@ func quantizeQ8_K(q *[256]int8, sums *[16]int16, x *[256]float32) float32 {
 	return quantizeQ8_KScalar(q, sums, x)
 }
 
-// unpackers are the types whose blocks vector code unpacks.
-var unpackers = [...]func(codes *byte, d, m *float32, scales *uint32, corr *int16, src *byte, blocks, ahead int){
-	tensor.KMCUQ4: unpackKMCUQ4AVX2,
-
-	tensor.Q4_0:   unpackQ4_0AVX2,
-	tensor.Q4_1:   unpackQ4_1AVX2,
-	tensor.Q5_0:   unpackQ5_0AVX2,
-	tensor.Q5_1:   unpackQ5_1AVX2,
-	tensor.Q8_0:   unpackQ8_0AVX2,
-	tensor.IQ4_NL: unpackIQ4_NLAVX2,
-	tensor.MXFP4:  unpackMXFP4AVX2,
-	tensor.NVFP4:  unpackNVFP4AVX2,
-	tensor.Q2_K:   unpackQ2_KAVX2,
-	tensor.Q3_K:   unpackQ3_KAVX2,
-	tensor.Q4_K:   unpackQ4_KAVX2,
-	tensor.Q5_K:   unpackQ5_KAVX2,
-	tensor.Q6_K:   unpackQ6_KAVX2,
-	tensor.TQ2_0:  unpackTQ2_0AVX2,
-	tensor.IQ4_XS: unpackIQ4_XSAVX2,
+// unpacker is the vector code that unpacks a type, and the way it leaves the
+// scales.
+type unpacker struct {
+	rows   func(codes *byte, d, m *float32, scales *uint32, corr *int16, src *byte, blocks, rows, rowBytes, ahead int)
+	scales func(d, m *float32, units int) // makes them float32, if they are not
 }
 
-// unpackRow fills row i of a tile from blocks of a type. The bytes that will be
-// unpacked to the same place next lie ahead.
-func unpackRow(typ tensor.Type, t *tile, i int, src []byte, ahead int) {
-	f := families[typ]
-	blocks := len(src) / f.block
-	if fast := unpackers[typ]; fast != nil && useAVX2 && blocks > 0 {
-		at := i * tileWidth / 16
-		fast(&t.codes[i*tileWidth], &t.d[i], &t.m[i], &t.scales[at], &t.corr[at], &src[0], blocks, ahead)
+var unpackers = [...]unpacker{
+	tensor.KMCUQ4: {unpackKMCUQ4AVX2, widenAVX2},
+
+	tensor.Q4_0:   {unpackQ4_0AVX2, widenAVX2},
+	tensor.Q4_1:   {unpackQ4_1AVX2, widenBothAVX2},
+	tensor.Q5_0:   {unpackQ5_0AVX2, widenAVX2},
+	tensor.Q5_1:   {unpackQ5_1AVX2, widenBothAVX2},
+	tensor.Q8_0:   {unpackQ8_0AVX2, widenAVX2},
+	tensor.IQ4_NL: {unpackIQ4_NLAVX2, widenAVX2},
+	tensor.MXFP4:  {unpackMXFP4AVX2, nil},
+	tensor.NVFP4:  {unpackNVFP4AVX2, nil},
+	tensor.Q2_K:   {unpackQ2_KAVX2, widenBothAVX2},
+	tensor.Q3_K:   {unpackQ3_KAVX2, widenAVX2},
+	tensor.Q4_K:   {unpackQ4_KAVX2, widenBothAVX2},
+	tensor.Q5_K:   {unpackQ5_KAVX2, widenBothAVX2},
+	tensor.Q6_K:   {unpackQ6_KAVX2, widenAVX2},
+	tensor.TQ2_0:  {unpackTQ2_0AVX2, widenAVX2},
+	tensor.IQ4_XS: {unpackIQ4_XSAVX2, widenAVX2},
+}
+
+// unpackRows fills the first rows of a tile with blocks of a type. Rows of the
+// source lie rowBytes apart; what will be unpacked next lies ahead.
+func unpackRows(typ tensor.Type, t *tile, rows, blocks int, src []byte, rowBytes, ahead int) {
+	fast := unpackers[typ]
+	if fast.rows == nil || !useAVX2 {
+		unpackRowsScalar(typ, t, rows, blocks, src, rowBytes)
 		return
 	}
-	f.unpack(t, i, src)
+	f := families[typ]
+	_ = src[(rows-1)*rowBytes+blocks*f.block-1]
+	fast.rows(&t.codes[0], &t.d[0], &t.m[0], &t.scales[0], &t.corr[0], &src[0], blocks, rows, rowBytes, ahead)
+	if fast.scales != nil {
+		fast.scales(&t.d[0], &t.m[0], blocks*f.units)
+	}
 }
 
 // sumGroup runs the group kernels, which take 4 weight rows each.

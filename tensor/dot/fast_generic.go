@@ -14,7 +14,9 @@ func quantizeQ8_K(q *[256]int8, sums *[16]int16, x *[256]float32) float32 {
 	return quantizeQ8_KScalar(q, sums, x)
 }
 
-func unpackRow(typ tensor.Type, t *tile, i int, src []byte, _ int) { families[typ].unpack(t, i, src) }
+func unpackRows(typ tensor.Type, t *tile, rows, blocks int, src []byte, rowBytes, _ int) {
+	unpackRowsScalar(typ, t, rows, blocks, src, rowBytes)
+}
 
 func sumGroup(k kind, acc *[64]float32, t *tile, p piece, units int) {
 	sumGroupScalar(k, acc, t, p, units)

@@ -1,5 +1,7 @@
 package dot
 
+import "quern/tensor"
+
 // Scratch is the memory of one goroutine's products. Its zero value is ready;
 // it grows to what it is used for and may go from kernel to kernel.
 type Scratch struct {
@@ -45,22 +47,20 @@ func (k *Kernel) mulInt8(dst []float32, stride int, w []byte, b *Batch, s *Scrat
 	}
 	f, t := k.family, s.tile
 	single := b.rows > b.groups*lanes
-	perUnit := f.kind.values()
-	unitBytes := func(units int) int { return units / f.units * f.block }
+	values := f.units * f.kind.values()
+	blocks, most := k.width/values, tileWidth/values
 	rows := len(w) / k.rowBytes
 	for r := 0; r < rows; r += lanes {
 		n := min(rows-r, lanes)
 		clear(s.acc[:b.groups*lanes*lanes+lanes])
-		for u := 0; u < b.units; u += tileWidth / perUnit {
-			units := min(b.units-u, tileWidth/perUnit)
-			ahead := unitBytes(units)
-			if u+units == b.units {
-				ahead = lanes*k.rowBytes - unitBytes(u)
+		for first := 0; first < blocks; first += most {
+			count := min(blocks-first, most)
+			ahead := count * f.block
+			if first+count == blocks {
+				ahead = lanes*k.rowBytes - first*f.block
 			}
-			for i := range n {
-				src := w[(r+i)*k.rowBytes+unitBytes(u):]
-				unpackRow(k.typ, t, i, src[:unitBytes(units)], ahead)
-			}
+			unpackRows(k.typ, t, n, count, w[r*k.rowBytes+first*f.block:], k.rowBytes, ahead)
+			u, units := first*f.units, count*f.units
 			for g := range b.groups {
 				sumGroup(f.kind, (*[64]float32)(s.acc[64*g:]), t, b.piece(g, u, units, lanes), units)
 			}
@@ -84,6 +84,15 @@ func (k *Kernel) mulInt8(dst []float32, stride int, w []byte, b *Batch, s *Scrat
 				out[i] = number(s.acc[64*b.groups+i])
 			}
 		}
+	}
+}
+
+// unpackRowsScalar fills the first rows of a tile with blocks of a type. Rows of
+// the source lie rowBytes apart.
+func unpackRowsScalar(typ tensor.Type, t *tile, rows, blocks int, src []byte, rowBytes int) {
+	f := families[typ]
+	for i := range rows {
+		f.unpack(t, i, src[i*rowBytes:][:blocks*f.block])
 	}
 }
 

@@ -2483,39 +2483,139 @@ blocks:
 	VZEROUPPER
 	RET
 
-// func unpackQ4_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
-// Requires: AVX, AVX2, F16C, MMX+
-TEXT ·unpackQ4_0AVX2(SB), NOSPLIT, $0-64
+// func widenAVX2(d *float32, m *float32, units int)
+// Requires: AVX, AVX2, F16C
+TEXT ·widenAVX2(SB), NOSPLIT, $0-24
+	MOVQ    d+0(FP), AX
+	MOVQ    m+8(FP), CX
+	MOVQ    units+16(FP), DX
+	VMOVDQU splitHalves<>+0(SB), Y0
+
+loop:
+	VMOVDQU   (AX), Y1
+	VPSHUFB   Y0, Y1, Y1
+	VPERMQ    $0xd8, Y1, Y1
+	VCVTPH2PS X1, Y1
+	VMOVUPS   Y1, (AX)
+	ADDQ      $+32, AX
+	ADDQ      $+32, CX
+	DECQ      DX
+	JNZ       loop
+	VZEROUPPER
+	RET
+
+DATA splitHalves<>+0(SB)/4, $0x05040100
+DATA splitHalves<>+4(SB)/4, $0x0d0c0908
+DATA splitHalves<>+8(SB)/4, $0x07060302
+DATA splitHalves<>+12(SB)/4, $0x0f0e0b0a
+DATA splitHalves<>+16(SB)/4, $0x05040100
+DATA splitHalves<>+20(SB)/4, $0x0d0c0908
+DATA splitHalves<>+24(SB)/4, $0x07060302
+DATA splitHalves<>+28(SB)/4, $0x0f0e0b0a
+GLOBL splitHalves<>(SB), RODATA|NOPTR, $32
+
+// func widenBothAVX2(d *float32, m *float32, units int)
+// Requires: AVX, AVX2, F16C
+TEXT ·widenBothAVX2(SB), NOSPLIT, $0-24
+	MOVQ    d+0(FP), AX
+	MOVQ    m+8(FP), CX
+	MOVQ    units+16(FP), DX
+	VMOVDQU splitHalves<>+0(SB), Y0
+
+loop:
+	VMOVDQU      (AX), Y1
+	VPSHUFB      Y0, Y1, Y1
+	VPERMQ       $0xd8, Y1, Y1
+	VCVTPH2PS    X1, Y2
+	VMOVUPS      Y2, (AX)
+	VEXTRACTI128 $0x01, Y1, X1
+	VCVTPH2PS    X1, Y2
+	VMOVUPS      Y2, (CX)
+	ADDQ         $+32, AX
+	ADDQ         $+32, CX
+	DECQ         DX
+	JNZ          loop
+	VZEROUPPER
+	RET
+
+// func unpackQ4_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·unpackQ4_0AVX2(SB), NOSPLIT, $0-80
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
 	MOVQ    scales+24(FP), BX
 	MOVQ    corr+32(FP), BX
-	MOVQ    src+40(FP), BX
-	MOVQ    blocks+48(FP), SI
-	MOVQ    ahead+56(FP), DI
-	VMOVDQU low4<>+0(SB), Y0
-	VMOVDQU eight<>+0(SB), Y1
+	MOVQ    src+40(FP), DI
+	MOVQ    rows+56(FP), R8
+	MOVQ    rowBytes+64(FP), R9
+	MOVQ    ahead+72(FP), R10
+	VMOVDQU highFour<>+0(SB), Y0
+	VMOVDQU low4<>+0(SB), Y1
+	VMOVDQU eight<>+0(SB), Y2
 
-loop:
-	PREFETCHT1   (BX)(DI*1)
-	VPBROADCASTW (BX), X2
-	VCVTPH2PS    X2, X2
-	VMOVSS       X2, (CX)
-	VMOVDQU      2(BX), X2
-	VPSRLW       $0x04, X2, X3
-	VINSERTI128  $0x01, X3, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPADDB       Y1, Y2, Y2
-	VMOVDQU      Y2, (AX)
-	ADDQ         $+18, BX
-	ADDQ         $+32, AX
-	ADDQ         $+32, CX
-	ADDQ         $+32, DX
-	DECQ         SI
-	JNZ          loop
+rows:
+	MOVQ blocks+48(FP), R11
+	MOVQ DI, BX
+	XORQ SI, SI
+	SHRQ $0x01, R11
+	JZ   odd
+
+blocks:
+	PREFETCHT1     (BX)(R10*1)
+	MOVL           (BX), R12
+	MOVL           R12, (CX)(SI*1)
+	VBROADCASTI128 2(BX), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPADDB         Y2, Y3, Y3
+	VMOVDQU        Y3, (AX)(SI*1)
+	MOVL           18(BX), R12
+	MOVL           R12, 32(CX)(SI*1)
+	VBROADCASTI128 20(BX), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPADDB         Y2, Y3, Y3
+	VMOVDQU        Y3, 32(AX)(SI*1)
+	ADDQ           $+36, BX
+	ADDQ           $+64, SI
+	DECQ           R11
+	JNZ            blocks
+
+odd:
+	MOVQ           blocks+48(FP), R11
+	TESTQ          $0x00000001, R11
+	JZ             next
+	PREFETCHT1     (BX)(R10*1)
+	MOVL           (BX), R11
+	MOVL           R11, (CX)(SI*1)
+	VBROADCASTI128 2(BX), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPADDB         Y2, Y3, Y3
+	VMOVDQU        Y3, (AX)(SI*1)
+	ADDQ           $+18, BX
+	ADDQ           $+32, SI
+
+next:
+	ADDQ R9, DI
+	ADDQ $+2048, AX
+	ADDQ $+4, CX
+	ADDQ $+4, DX
+	DECQ R8
+	JNZ  rows
 	VZEROUPPER
 	RET
+
+DATA highFour<>+0(SB)/4, $0x00000000
+DATA highFour<>+4(SB)/4, $0x00000000
+DATA highFour<>+8(SB)/4, $0x00000000
+DATA highFour<>+12(SB)/4, $0x00000000
+DATA highFour<>+16(SB)/4, $0x00000004
+DATA highFour<>+20(SB)/4, $0x00000000
+DATA highFour<>+24(SB)/4, $0x00000004
+DATA highFour<>+28(SB)/4, $0x00000000
+GLOBL highFour<>(SB), RODATA|NOPTR, $32
 
 DATA low4<>+0(SB)/4, $0x0f0f0f0f
 DATA low4<>+4(SB)/4, $0x0f0f0f0f
@@ -2537,114 +2637,234 @@ DATA eight<>+24(SB)/4, $0x08080808
 DATA eight<>+28(SB)/4, $0x08080808
 GLOBL eight<>(SB), RODATA|NOPTR, $32
 
-// func unpackKMCUQ4AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
-// Requires: AVX, AVX2, F16C, MMX+
-TEXT ·unpackKMCUQ4AVX2(SB), NOSPLIT, $0-64
+// func unpackKMCUQ4AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·unpackKMCUQ4AVX2(SB), NOSPLIT, $0-80
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
 	MOVQ    scales+24(FP), BX
 	MOVQ    corr+32(FP), BX
-	MOVQ    src+40(FP), BX
-	MOVQ    blocks+48(FP), SI
-	MOVQ    ahead+56(FP), DI
+	MOVQ    src+40(FP), DI
+	MOVQ    rows+56(FP), R8
+	MOVQ    rowBytes+64(FP), R9
+	MOVQ    ahead+72(FP), R10
 	VMOVDQU low4<>+0(SB), Y0
 	VMOVDQU eight<>+0(SB), Y1
 
-loop:
-	PREFETCHT1   (BX)(DI*1)
-	VPBROADCASTW (BX), X2
-	VCVTPH2PS    X2, X2
-	VMOVSS       X2, (CX)
-	VMOVDQU      2(BX), X2
-	VPSRLW       $0x04, X2, X3
-	VPAND        X0, X2, X2
-	VPAND        X0, X3, X3
-	VPUNPCKLBW   X3, X2, X4
-	VPUNPCKHBW   X3, X2, X2
-	VINSERTI128  $0x01, X2, Y4, Y4
-	VPADDB       Y1, Y4, Y4
-	VMOVDQU      Y4, (AX)
-	ADDQ         $+18, BX
-	ADDQ         $+32, AX
-	ADDQ         $+32, CX
-	ADDQ         $+32, DX
-	DECQ         SI
-	JNZ          loop
+rows:
+	MOVQ blocks+48(FP), R11
+	MOVQ DI, BX
+	XORQ SI, SI
+	SHRQ $0x01, R11
+	JZ   odd
+
+blocks:
+	PREFETCHT1  (BX)(R10*1)
+	MOVL        (BX), R12
+	MOVL        R12, (CX)(SI*1)
+	VMOVDQU     2(BX), X2
+	VPSRLW      $0x04, X2, X3
+	VPAND       X0, X2, X2
+	VPAND       X0, X3, X3
+	VPUNPCKLBW  X3, X2, X4
+	VPUNPCKHBW  X3, X2, X2
+	VINSERTI128 $0x01, X2, Y4, Y4
+	VPADDB      Y1, Y4, Y4
+	VMOVDQU     Y4, (AX)(SI*1)
+	MOVL        18(BX), R12
+	MOVL        R12, 32(CX)(SI*1)
+	VMOVDQU     20(BX), X3
+	VPSRLW      $0x04, X3, X4
+	VPAND       X0, X3, X3
+	VPAND       X0, X4, X4
+	VPUNPCKLBW  X4, X3, X2
+	VPUNPCKHBW  X4, X3, X3
+	VINSERTI128 $0x01, X3, Y2, Y2
+	VPADDB      Y1, Y2, Y2
+	VMOVDQU     Y2, 32(AX)(SI*1)
+	ADDQ        $+36, BX
+	ADDQ        $+64, SI
+	DECQ        R11
+	JNZ         blocks
+
+odd:
+	MOVQ        blocks+48(FP), R11
+	TESTQ       $0x00000001, R11
+	JZ          next
+	PREFETCHT1  (BX)(R10*1)
+	MOVL        (BX), R11
+	MOVL        R11, (CX)(SI*1)
+	VMOVDQU     2(BX), X2
+	VPSRLW      $0x04, X2, X4
+	VPAND       X0, X2, X2
+	VPAND       X0, X4, X4
+	VPUNPCKLBW  X4, X2, X3
+	VPUNPCKHBW  X4, X2, X2
+	VINSERTI128 $0x01, X2, Y3, Y3
+	VPADDB      Y1, Y3, Y3
+	VMOVDQU     Y3, (AX)(SI*1)
+	ADDQ        $+18, BX
+	ADDQ        $+32, SI
+
+next:
+	ADDQ R9, DI
+	ADDQ $+2048, AX
+	ADDQ $+4, CX
+	ADDQ $+4, DX
+	DECQ R8
+	JNZ  rows
 	VZEROUPPER
 	RET
 
-// func unpackQ4_1AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
-// Requires: AVX, AVX2, F16C, MMX+
-TEXT ·unpackQ4_1AVX2(SB), NOSPLIT, $0-64
+// func unpackQ4_1AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·unpackQ4_1AVX2(SB), NOSPLIT, $0-80
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
 	MOVQ    scales+24(FP), BX
 	MOVQ    corr+32(FP), BX
-	MOVQ    src+40(FP), BX
-	MOVQ    blocks+48(FP), SI
-	MOVQ    ahead+56(FP), DI
-	VMOVDQU low4<>+0(SB), Y0
+	MOVQ    src+40(FP), DI
+	MOVQ    rows+56(FP), R8
+	MOVQ    rowBytes+64(FP), R9
+	MOVQ    ahead+72(FP), R10
+	VMOVDQU highFour<>+0(SB), Y0
+	VMOVDQU low4<>+0(SB), Y1
 
-loop:
-	PREFETCHT1  (BX)(DI*1)
-	VMOVD       (BX), X1
-	VCVTPH2PS   X1, X1
-	VMOVSS      X1, (CX)
-	VEXTRACTPS  $0x01, X1, (DX)
-	VMOVDQU     4(BX), X1
-	VPSRLW      $0x04, X1, X2
-	VINSERTI128 $0x01, X2, Y1, Y1
-	VPAND       Y0, Y1, Y1
-	VMOVDQU     Y1, (AX)
-	ADDQ        $+20, BX
-	ADDQ        $+32, AX
-	ADDQ        $+32, CX
-	ADDQ        $+32, DX
-	DECQ        SI
-	JNZ         loop
+rows:
+	MOVQ blocks+48(FP), R11
+	MOVQ DI, BX
+	XORQ SI, SI
+	SHRQ $0x01, R11
+	JZ   odd
+
+blocks:
+	PREFETCHT1     (BX)(R10*1)
+	MOVL           (BX), R12
+	MOVL           R12, (CX)(SI*1)
+	VBROADCASTI128 4(BX), Y2
+	VPSRLVQ        Y0, Y2, Y2
+	VPAND          Y1, Y2, Y2
+	VMOVDQU        Y2, (AX)(SI*1)
+	MOVL           20(BX), R12
+	MOVL           R12, 32(CX)(SI*1)
+	VBROADCASTI128 24(BX), Y2
+	VPSRLVQ        Y0, Y2, Y2
+	VPAND          Y1, Y2, Y2
+	VMOVDQU        Y2, 32(AX)(SI*1)
+	ADDQ           $+40, BX
+	ADDQ           $+64, SI
+	DECQ           R11
+	JNZ            blocks
+
+odd:
+	MOVQ           blocks+48(FP), R11
+	TESTQ          $0x00000001, R11
+	JZ             next
+	PREFETCHT1     (BX)(R10*1)
+	MOVL           (BX), R11
+	MOVL           R11, (CX)(SI*1)
+	VBROADCASTI128 4(BX), Y2
+	VPSRLVQ        Y0, Y2, Y2
+	VPAND          Y1, Y2, Y2
+	VMOVDQU        Y2, (AX)(SI*1)
+	ADDQ           $+20, BX
+	ADDQ           $+32, SI
+
+next:
+	ADDQ R9, DI
+	ADDQ $+2048, AX
+	ADDQ $+4, CX
+	ADDQ $+4, DX
+	DECQ R8
+	JNZ  rows
 	VZEROUPPER
 	RET
 
-// func unpackQ5_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
-// Requires: AVX, AVX2, F16C, MMX+
-TEXT ·unpackQ5_0AVX2(SB), NOSPLIT, $0-64
+// func unpackQ5_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·unpackQ5_0AVX2(SB), NOSPLIT, $0-80
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
 	MOVQ    scales+24(FP), BX
 	MOVQ    corr+32(FP), BX
-	MOVQ    src+40(FP), BX
-	MOVQ    blocks+48(FP), SI
-	MOVQ    ahead+56(FP), DI
-	VMOVDQU low4<>+0(SB), Y0
-	VMOVDQU sixteen<>+0(SB), Y1
-	VMOVDQU spreadBits<>+0(SB), Y2
-	VMOVDQU eachBit<>+0(SB), Y3
+	MOVQ    src+40(FP), DI
+	MOVQ    rows+56(FP), R8
+	MOVQ    rowBytes+64(FP), R9
+	MOVQ    ahead+72(FP), R10
+	VMOVDQU highFour<>+0(SB), Y0
+	VMOVDQU low4<>+0(SB), Y1
+	VMOVDQU sixteen<>+0(SB), Y2
+	VMOVDQU spreadBits<>+0(SB), Y3
+	VMOVDQU eachBit<>+0(SB), Y4
 
-loop:
-	PREFETCHT1   (BX)(DI*1)
-	VPBROADCASTW (BX), X4
-	VCVTPH2PS    X4, X4
-	VMOVSS       X4, (CX)
-	VMOVDQU      6(BX), X4
-	VPSRLW       $0x04, X4, X5
-	VINSERTI128  $0x01, X5, Y4, Y4
-	VPAND        Y0, Y4, Y4
-	VPBROADCASTD 2(BX), Y5
-	VPSHUFB      Y2, Y5, Y5
-	VPAND        Y3, Y5, Y5
-	VPCMPEQB     Y3, Y5, Y5
-	VPAND        Y1, Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, (AX)
-	ADDQ         $+22, BX
-	ADDQ         $+32, AX
-	ADDQ         $+32, CX
-	ADDQ         $+32, DX
-	DECQ         SI
-	JNZ          loop
+rows:
+	MOVQ blocks+48(FP), R11
+	MOVQ DI, BX
+	XORQ SI, SI
+	SHRQ $0x01, R11
+	JZ   odd
+
+blocks:
+	PREFETCHT1     (BX)(R10*1)
+	MOVL           (BX), R12
+	MOVL           R12, (CX)(SI*1)
+	VBROADCASTI128 6(BX), Y5
+	VPSRLVQ        Y0, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPBROADCASTD   2(BX), Y6
+	VPSHUFB        Y3, Y6, Y6
+	VPAND          Y4, Y6, Y6
+	VPCMPEQB       Y4, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPOR           Y6, Y5, Y5
+	VMOVDQU        Y5, (AX)(SI*1)
+	MOVL           22(BX), R12
+	MOVL           R12, 32(CX)(SI*1)
+	VBROADCASTI128 28(BX), Y5
+	VPSRLVQ        Y0, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPBROADCASTD   24(BX), Y6
+	VPSHUFB        Y3, Y6, Y6
+	VPAND          Y4, Y6, Y6
+	VPCMPEQB       Y4, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPOR           Y6, Y5, Y5
+	VMOVDQU        Y5, 32(AX)(SI*1)
+	ADDQ           $+44, BX
+	ADDQ           $+64, SI
+	DECQ           R11
+	JNZ            blocks
+
+odd:
+	MOVQ           blocks+48(FP), R11
+	TESTQ          $0x00000001, R11
+	JZ             next
+	PREFETCHT1     (BX)(R10*1)
+	MOVL           (BX), R11
+	MOVL           R11, (CX)(SI*1)
+	VBROADCASTI128 6(BX), Y5
+	VPSRLVQ        Y0, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPBROADCASTD   2(BX), Y6
+	VPSHUFB        Y3, Y6, Y6
+	VPAND          Y4, Y6, Y6
+	VPCMPEQB       Y4, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPOR           Y6, Y5, Y5
+	VMOVDQU        Y5, (AX)(SI*1)
+	ADDQ           $+22, BX
+	ADDQ           $+32, SI
+
+next:
+	ADDQ R9, DI
+	ADDQ $+2048, AX
+	ADDQ $+4, CX
+	ADDQ $+4, DX
+	DECQ R8
+	JNZ  rows
 	VZEROUPPER
 	RET
 
@@ -2678,107 +2898,216 @@ DATA eachBit<>+24(SB)/4, $0x08040201
 DATA eachBit<>+28(SB)/4, $0x80402010
 GLOBL eachBit<>(SB), RODATA|NOPTR, $32
 
-// func unpackQ5_1AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
-// Requires: AVX, AVX2, F16C, MMX+
-TEXT ·unpackQ5_1AVX2(SB), NOSPLIT, $0-64
+// func unpackQ5_1AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·unpackQ5_1AVX2(SB), NOSPLIT, $0-80
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
 	MOVQ    scales+24(FP), BX
 	MOVQ    corr+32(FP), BX
-	MOVQ    src+40(FP), BX
-	MOVQ    blocks+48(FP), SI
-	MOVQ    ahead+56(FP), DI
-	VMOVDQU low4<>+0(SB), Y0
-	VMOVDQU sixteen<>+0(SB), Y1
-	VMOVDQU spreadBits<>+0(SB), Y2
-	VMOVDQU eachBit<>+0(SB), Y3
+	MOVQ    src+40(FP), DI
+	MOVQ    rows+56(FP), R8
+	MOVQ    rowBytes+64(FP), R9
+	MOVQ    ahead+72(FP), R10
+	VMOVDQU highFour<>+0(SB), Y0
+	VMOVDQU low4<>+0(SB), Y1
+	VMOVDQU sixteen<>+0(SB), Y2
+	VMOVDQU spreadBits<>+0(SB), Y3
+	VMOVDQU eachBit<>+0(SB), Y4
 
-loop:
-	PREFETCHT1   (BX)(DI*1)
-	VMOVD        (BX), X4
-	VCVTPH2PS    X4, X4
-	VMOVSS       X4, (CX)
-	VEXTRACTPS   $0x01, X4, (DX)
-	VMOVDQU      8(BX), X4
-	VPSRLW       $0x04, X4, X5
-	VINSERTI128  $0x01, X5, Y4, Y4
-	VPAND        Y0, Y4, Y4
-	VPBROADCASTD 4(BX), Y5
-	VPSHUFB      Y2, Y5, Y5
-	VPAND        Y3, Y5, Y5
-	VPCMPEQB     Y3, Y5, Y5
-	VPAND        Y1, Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, (AX)
-	ADDQ         $+24, BX
-	ADDQ         $+32, AX
-	ADDQ         $+32, CX
-	ADDQ         $+32, DX
-	DECQ         SI
-	JNZ          loop
+rows:
+	MOVQ blocks+48(FP), R11
+	MOVQ DI, BX
+	XORQ SI, SI
+	SHRQ $0x01, R11
+	JZ   odd
+
+blocks:
+	PREFETCHT1     (BX)(R10*1)
+	MOVL           (BX), R12
+	MOVL           R12, (CX)(SI*1)
+	VBROADCASTI128 8(BX), Y5
+	VPSRLVQ        Y0, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPBROADCASTD   4(BX), Y6
+	VPSHUFB        Y3, Y6, Y6
+	VPAND          Y4, Y6, Y6
+	VPCMPEQB       Y4, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPOR           Y6, Y5, Y5
+	VMOVDQU        Y5, (AX)(SI*1)
+	MOVL           24(BX), R12
+	MOVL           R12, 32(CX)(SI*1)
+	VBROADCASTI128 32(BX), Y5
+	VPSRLVQ        Y0, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPBROADCASTD   28(BX), Y6
+	VPSHUFB        Y3, Y6, Y6
+	VPAND          Y4, Y6, Y6
+	VPCMPEQB       Y4, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPOR           Y6, Y5, Y5
+	VMOVDQU        Y5, 32(AX)(SI*1)
+	ADDQ           $+48, BX
+	ADDQ           $+64, SI
+	DECQ           R11
+	JNZ            blocks
+
+odd:
+	MOVQ           blocks+48(FP), R11
+	TESTQ          $0x00000001, R11
+	JZ             next
+	PREFETCHT1     (BX)(R10*1)
+	MOVL           (BX), R11
+	MOVL           R11, (CX)(SI*1)
+	VBROADCASTI128 8(BX), Y5
+	VPSRLVQ        Y0, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPBROADCASTD   4(BX), Y6
+	VPSHUFB        Y3, Y6, Y6
+	VPAND          Y4, Y6, Y6
+	VPCMPEQB       Y4, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPOR           Y6, Y5, Y5
+	VMOVDQU        Y5, (AX)(SI*1)
+	ADDQ           $+24, BX
+	ADDQ           $+32, SI
+
+next:
+	ADDQ R9, DI
+	ADDQ $+2048, AX
+	ADDQ $+4, CX
+	ADDQ $+4, DX
+	DECQ R8
+	JNZ  rows
 	VZEROUPPER
 	RET
 
-// func unpackQ8_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
-// Requires: AVX, AVX2, F16C, MMX+
-TEXT ·unpackQ8_0AVX2(SB), NOSPLIT, $0-64
+// func unpackQ8_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
+// Requires: AVX, MMX+
+TEXT ·unpackQ8_0AVX2(SB), NOSPLIT, $0-80
 	MOVQ codes+0(FP), AX
 	MOVQ d+8(FP), CX
 	MOVQ m+16(FP), DX
 	MOVQ scales+24(FP), BX
 	MOVQ corr+32(FP), BX
-	MOVQ src+40(FP), BX
-	MOVQ blocks+48(FP), SI
-	MOVQ ahead+56(FP), DI
+	MOVQ src+40(FP), DI
+	MOVQ rows+56(FP), R8
+	MOVQ rowBytes+64(FP), R9
+	MOVQ ahead+72(FP), R10
 
-loop:
-	PREFETCHT1   (BX)(DI*1)
-	VPBROADCASTW (BX), X0
-	VCVTPH2PS    X0, X0
-	VMOVSS       X0, (CX)
-	VMOVDQU      2(BX), Y0
-	VMOVDQU      Y0, (AX)
-	ADDQ         $+34, BX
-	ADDQ         $+32, AX
-	ADDQ         $+32, CX
-	ADDQ         $+32, DX
-	DECQ         SI
-	JNZ          loop
+rows:
+	MOVQ blocks+48(FP), R11
+	MOVQ DI, BX
+	XORQ SI, SI
+	SHRQ $0x01, R11
+	JZ   odd
+
+blocks:
+	PREFETCHT1 (BX)(R10*1)
+	PREFETCHT1 64(BX)(R10*1)
+	MOVL       (BX), R12
+	MOVL       R12, (CX)(SI*1)
+	VMOVDQU    2(BX), Y0
+	VMOVDQU    Y0, (AX)(SI*1)
+	MOVL       34(BX), R12
+	MOVL       R12, 32(CX)(SI*1)
+	VMOVDQU    36(BX), Y0
+	VMOVDQU    Y0, 32(AX)(SI*1)
+	ADDQ       $+68, BX
+	ADDQ       $+64, SI
+	DECQ       R11
+	JNZ        blocks
+
+odd:
+	MOVQ       blocks+48(FP), R11
+	TESTQ      $0x00000001, R11
+	JZ         next
+	PREFETCHT1 (BX)(R10*1)
+	MOVL       (BX), R11
+	MOVL       R11, (CX)(SI*1)
+	VMOVDQU    2(BX), Y0
+	VMOVDQU    Y0, (AX)(SI*1)
+	ADDQ       $+34, BX
+	ADDQ       $+32, SI
+
+next:
+	ADDQ R9, DI
+	ADDQ $+2048, AX
+	ADDQ $+4, CX
+	ADDQ $+4, DX
+	DECQ R8
+	JNZ  rows
 	VZEROUPPER
 	RET
 
-// func unpackIQ4_NLAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
-// Requires: AVX, AVX2, F16C, MMX+
-TEXT ·unpackIQ4_NLAVX2(SB), NOSPLIT, $0-64
+// func unpackIQ4_NLAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·unpackIQ4_NLAVX2(SB), NOSPLIT, $0-80
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
 	MOVQ    scales+24(FP), BX
 	MOVQ    corr+32(FP), BX
-	MOVQ    src+40(FP), BX
-	MOVQ    blocks+48(FP), SI
-	MOVQ    ahead+56(FP), DI
-	VMOVDQU low4<>+0(SB), Y0
-	VMOVDQU iq4Codes<>+0(SB), Y1
+	MOVQ    src+40(FP), DI
+	MOVQ    rows+56(FP), R8
+	MOVQ    rowBytes+64(FP), R9
+	MOVQ    ahead+72(FP), R10
+	VMOVDQU highFour<>+0(SB), Y0
+	VMOVDQU low4<>+0(SB), Y1
+	VMOVDQU iq4Codes<>+0(SB), Y2
 
-loop:
-	PREFETCHT1   (BX)(DI*1)
-	VPBROADCASTW (BX), X2
-	VCVTPH2PS    X2, X2
-	VMOVSS       X2, (CX)
-	VMOVDQU      2(BX), X2
-	VPSRLW       $0x04, X2, X3
-	VINSERTI128  $0x01, X3, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VMOVDQU      Y2, (AX)
-	ADDQ         $+18, BX
-	ADDQ         $+32, AX
-	ADDQ         $+32, CX
-	ADDQ         $+32, DX
-	DECQ         SI
-	JNZ          loop
+rows:
+	MOVQ blocks+48(FP), R11
+	MOVQ DI, BX
+	XORQ SI, SI
+	SHRQ $0x01, R11
+	JZ   odd
+
+blocks:
+	PREFETCHT1     (BX)(R10*1)
+	MOVL           (BX), R12
+	MOVL           R12, (CX)(SI*1)
+	VBROADCASTI128 2(BX), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VMOVDQU        Y3, (AX)(SI*1)
+	MOVL           18(BX), R12
+	MOVL           R12, 32(CX)(SI*1)
+	VBROADCASTI128 20(BX), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VMOVDQU        Y3, 32(AX)(SI*1)
+	ADDQ           $+36, BX
+	ADDQ           $+64, SI
+	DECQ           R11
+	JNZ            blocks
+
+odd:
+	MOVQ           blocks+48(FP), R11
+	TESTQ          $0x00000001, R11
+	JZ             next
+	PREFETCHT1     (BX)(R10*1)
+	MOVL           (BX), R11
+	MOVL           R11, (CX)(SI*1)
+	VBROADCASTI128 2(BX), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VMOVDQU        Y3, (AX)(SI*1)
+	ADDQ           $+18, BX
+	ADDQ           $+32, SI
+
+next:
+	ADDQ R9, DI
+	ADDQ $+2048, AX
+	ADDQ $+4, CX
+	ADDQ $+4, DX
+	DECQ R8
+	JNZ  rows
 	VZEROUPPER
 	RET
 
@@ -2792,44 +3121,96 @@ DATA iq4Codes<>+24(SB)/4, $0x26190d01
 DATA iq4Codes<>+28(SB)/4, $0x71594535
 GLOBL iq4Codes<>(SB), RODATA|NOPTR, $32
 
-// func unpackMXFP4AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+// func unpackMXFP4AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
 // Requires: AVX, AVX2, CMOV, MMX+
-TEXT ·unpackMXFP4AVX2(SB), NOSPLIT, $0-64
+TEXT ·unpackMXFP4AVX2(SB), NOSPLIT, $0-80
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
 	MOVQ    scales+24(FP), BX
 	MOVQ    corr+32(FP), BX
-	MOVQ    src+40(FP), BX
-	MOVQ    blocks+48(FP), SI
-	MOVQ    ahead+56(FP), DI
-	VMOVDQU low4<>+0(SB), Y0
-	VMOVDQU mxfp4Codes<>+0(SB), Y1
+	MOVQ    src+40(FP), DI
+	MOVQ    rows+56(FP), R8
+	MOVQ    rowBytes+64(FP), R9
+	MOVQ    ahead+72(FP), R10
+	VMOVDQU highFour<>+0(SB), Y0
+	VMOVDQU low4<>+0(SB), Y1
+	VMOVDQU mxfp4Codes<>+0(SB), Y2
 
-loop:
-	PREFETCHT1  (BX)(DI*1)
-	MOVBLZX     (BX), R8
-	MOVL        $0x00200000, R9
-	LEAL        (R9)(R9*1), R10
-	CMPL        R8, $0x00000001
-	CMOVLEQ     R10, R9
-	LEAL        -1(R8), R10
-	SHLL        $0x17, R10
-	CMPL        R8, $0x00000002
-	CMOVLCS     R9, R10
-	MOVL        R10, (CX)
-	VMOVDQU     1(BX), X2
-	VPSRLW      $0x04, X2, X3
-	VINSERTI128 $0x01, X3, Y2, Y2
-	VPAND       Y0, Y2, Y2
-	VPSHUFB     Y2, Y1, Y2
-	VMOVDQU     Y2, (AX)
-	ADDQ        $+17, BX
-	ADDQ        $+32, AX
-	ADDQ        $+32, CX
-	ADDQ        $+32, DX
-	DECQ        SI
-	JNZ         loop
+rows:
+	MOVQ blocks+48(FP), R11
+	MOVQ DI, BX
+	XORQ SI, SI
+	SHRQ $0x01, R11
+	JZ   odd
+
+blocks:
+	PREFETCHT1     (BX)(R10*1)
+	MOVBLZX        (BX), R12
+	MOVL           $0x00200000, R13
+	LEAL           (R13)(R13*1), R14
+	CMPL           R12, $0x00000001
+	CMOVLEQ        R14, R13
+	LEAL           -1(R12), R14
+	SHLL           $0x17, R14
+	CMPL           R12, $0x00000002
+	CMOVLCS        R13, R14
+	MOVL           R14, (CX)(SI*1)
+	VBROADCASTI128 1(BX), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VMOVDQU        Y3, (AX)(SI*1)
+	MOVBLZX        17(BX), R12
+	MOVL           $0x00200000, R13
+	LEAL           (R13)(R13*1), R14
+	CMPL           R12, $0x00000001
+	CMOVLEQ        R14, R13
+	LEAL           -1(R12), R14
+	SHLL           $0x17, R14
+	CMPL           R12, $0x00000002
+	CMOVLCS        R13, R14
+	MOVL           R14, 32(CX)(SI*1)
+	VBROADCASTI128 18(BX), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VMOVDQU        Y3, 32(AX)(SI*1)
+	ADDQ           $+34, BX
+	ADDQ           $+64, SI
+	DECQ           R11
+	JNZ            blocks
+
+odd:
+	MOVQ           blocks+48(FP), R11
+	TESTQ          $0x00000001, R11
+	JZ             next
+	PREFETCHT1     (BX)(R10*1)
+	MOVBLZX        (BX), R11
+	MOVL           $0x00200000, R12
+	LEAL           (R12)(R12*1), R13
+	CMPL           R11, $0x00000001
+	CMOVLEQ        R13, R12
+	LEAL           -1(R11), R13
+	SHLL           $0x17, R13
+	CMPL           R11, $0x00000002
+	CMOVLCS        R12, R13
+	MOVL           R13, (CX)(SI*1)
+	VBROADCASTI128 1(BX), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VMOVDQU        Y3, (AX)(SI*1)
+	ADDQ           $+17, BX
+	ADDQ           $+32, SI
+
+next:
+	ADDQ R9, DI
+	ADDQ $+2048, AX
+	ADDQ $+4, CX
+	ADDQ $+4, DX
+	DECQ R8
+	JNZ  rows
 	VZEROUPPER
 	RET
 
@@ -2843,35 +3224,44 @@ DATA mxfp4Codes<>+24(SB)/4, $0x0d0e0f10
 DATA mxfp4Codes<>+28(SB)/4, $0x04080a0c
 GLOBL mxfp4Codes<>(SB), RODATA|NOPTR, $32
 
-// func unpackNVFP4AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+// func unpackNVFP4AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·unpackNVFP4AVX2(SB), NOSPLIT, $0-64
+TEXT ·unpackNVFP4AVX2(SB), NOSPLIT, $0-80
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
 	MOVQ    scales+24(FP), BX
 	MOVQ    corr+32(FP), BX
-	MOVQ    src+40(FP), BX
-	MOVQ    blocks+48(FP), SI
-	MOVQ    ahead+56(FP), DI
+	MOVQ    src+40(FP), DI
+	MOVQ    rows+56(FP), R8
+	MOVQ    rowBytes+64(FP), R9
+	MOVQ    ahead+72(FP), R10
 	VMOVDQU low4<>+0(SB), Y0
 	VMOVDQU fp4Codes<>+0(SB), Y1
 
-loop:
-	PREFETCHT1  (BX)(DI*1)
-	LEAQ        halfUE4M3<>+0(SB), R8
-	MOVBLZX     (BX), R9
-	MOVL        (R8)(R9*4), R9
-	MOVL        R9, (CX)
-	MOVBLZX     1(BX), R9
-	MOVL        (R8)(R9*4), R9
-	MOVL        R9, (DX)
-	MOVBLZX     2(BX), R9
-	MOVL        (R8)(R9*4), R9
-	MOVL        R9, 32(CX)
-	MOVBLZX     3(BX), R9
-	MOVL        (R8)(R9*4), R9
-	MOVL        R9, 32(DX)
+rows:
+	MOVQ blocks+48(FP), R11
+	MOVQ DI, BX
+	XORQ SI, SI
+	SHRQ $0x01, R11
+	JZ   odd
+
+blocks:
+	PREFETCHT1  (BX)(R10*1)
+	PREFETCHT1  64(BX)(R10*1)
+	LEAQ        halfUE4M3<>+0(SB), R12
+	MOVBLZX     (BX), R13
+	MOVL        (R12)(R13*4), R13
+	MOVL        R13, (CX)(SI*1)
+	MOVBLZX     1(BX), R13
+	MOVL        (R12)(R13*4), R13
+	MOVL        R13, (DX)(SI*1)
+	MOVBLZX     2(BX), R13
+	MOVL        (R12)(R13*4), R13
+	MOVL        R13, 32(CX)(SI*1)
+	MOVBLZX     3(BX), R13
+	MOVL        (R12)(R13*4), R13
+	MOVL        R13, 32(DX)(SI*1)
 	VMOVDQU     4(BX), X2
 	VPSRLW      $0x04, X2, X3
 	VPUNPCKLQDQ X3, X2, X4
@@ -2879,7 +3269,7 @@ loop:
 	VINSERTI128 $0x01, X2, Y4, Y4
 	VPAND       Y0, Y4, Y4
 	VPSHUFB     Y4, Y1, Y4
-	VMOVDQU     Y4, (AX)
+	VMOVDQU     Y4, (AX)(SI*1)
 	VMOVDQU     20(BX), X3
 	VPSRLW      $0x04, X3, X4
 	VPUNPCKLQDQ X4, X3, X2
@@ -2887,15 +3277,85 @@ loop:
 	VINSERTI128 $0x01, X3, Y2, Y2
 	VPAND       Y0, Y2, Y2
 	VPSHUFB     Y2, Y1, Y2
-	VMOVDQU     Y2, 32(AX)
-	ADDQ        $+32, CX
-	ADDQ        $+32, DX
+	VMOVDQU     Y2, 32(AX)(SI*1)
+	LEAQ        halfUE4M3<>+0(SB), R12
+	MOVBLZX     36(BX), R13
+	MOVL        (R12)(R13*4), R13
+	MOVL        R13, 64(CX)(SI*1)
+	MOVBLZX     37(BX), R13
+	MOVL        (R12)(R13*4), R13
+	MOVL        R13, 64(DX)(SI*1)
+	MOVBLZX     38(BX), R13
+	MOVL        (R12)(R13*4), R13
+	MOVL        R13, 96(CX)(SI*1)
+	MOVBLZX     39(BX), R13
+	MOVL        (R12)(R13*4), R13
+	MOVL        R13, 96(DX)(SI*1)
+	VMOVDQU     40(BX), X2
+	VPSRLW      $0x04, X2, X4
+	VPUNPCKLQDQ X4, X2, X3
+	VPUNPCKHQDQ X4, X2, X2
+	VINSERTI128 $0x01, X2, Y3, Y3
+	VPAND       Y0, Y3, Y3
+	VPSHUFB     Y3, Y1, Y3
+	VMOVDQU     Y3, 64(AX)(SI*1)
+	VMOVDQU     56(BX), X2
+	VPSRLW      $0x04, X2, X3
+	VPUNPCKLQDQ X3, X2, X5
+	VPUNPCKHQDQ X3, X2, X2
+	VINSERTI128 $0x01, X2, Y5, Y5
+	VPAND       Y0, Y5, Y5
+	VPSHUFB     Y5, Y1, Y5
+	VMOVDQU     Y5, 96(AX)(SI*1)
+	ADDQ        $+72, BX
+	ADDQ        $+128, SI
+	DECQ        R11
+	JNZ         blocks
+
+odd:
+	MOVQ        blocks+48(FP), R11
+	TESTQ       $0x00000001, R11
+	JZ          next
+	PREFETCHT1  (BX)(R10*1)
+	LEAQ        halfUE4M3<>+0(SB), R11
+	MOVBLZX     (BX), R12
+	MOVL        (R11)(R12*4), R12
+	MOVL        R12, (CX)(SI*1)
+	MOVBLZX     1(BX), R12
+	MOVL        (R11)(R12*4), R12
+	MOVL        R12, (DX)(SI*1)
+	MOVBLZX     2(BX), R12
+	MOVL        (R11)(R12*4), R12
+	MOVL        R12, 32(CX)(SI*1)
+	MOVBLZX     3(BX), R12
+	MOVL        (R11)(R12*4), R12
+	MOVL        R12, 32(DX)(SI*1)
+	VMOVDQU     4(BX), X2
+	VPSRLW      $0x04, X2, X3
+	VPUNPCKLQDQ X3, X2, X6
+	VPUNPCKHQDQ X3, X2, X2
+	VINSERTI128 $0x01, X2, Y6, Y6
+	VPAND       Y0, Y6, Y6
+	VPSHUFB     Y6, Y1, Y6
+	VMOVDQU     Y6, (AX)(SI*1)
+	VMOVDQU     20(BX), X2
+	VPSRLW      $0x04, X2, X3
+	VPUNPCKLQDQ X3, X2, X7
+	VPUNPCKHQDQ X3, X2, X2
+	VINSERTI128 $0x01, X2, Y7, Y7
+	VPAND       Y0, Y7, Y7
+	VPSHUFB     Y7, Y1, Y7
+	VMOVDQU     Y7, 32(AX)(SI*1)
 	ADDQ        $+36, BX
-	ADDQ        $+64, AX
-	ADDQ        $+32, CX
-	ADDQ        $+32, DX
-	DECQ        SI
-	JNZ         loop
+	ADDQ        $+64, SI
+
+next:
+	ADDQ R9, DI
+	ADDQ $+2048, AX
+	ADDQ $+4, CX
+	ADDQ $+4, DX
+	DECQ R8
+	JNZ  rows
 	VZEROUPPER
 	RET
 
@@ -3167,100 +3627,102 @@ DATA halfUE4M3<>+1016(SB)/4, $0x43600000
 DATA halfUE4M3<>+1020(SB)/4, $0x43700000
 GLOBL halfUE4M3<>(SB), RODATA|NOPTR, $1024
 
-// func unpackIQ4_XSAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
-// Requires: AVX, AVX2, F16C, MMX+
-TEXT ·unpackIQ4_XSAVX2(SB), NOSPLIT, $0-64
+// func unpackIQ4_XSAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·unpackIQ4_XSAVX2(SB), NOSPLIT, $0-80
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
 	MOVQ    scales+24(FP), BX
 	MOVQ    corr+32(FP), SI
-	MOVQ    src+40(FP), DI
-	MOVQ    blocks+48(FP), R8
-	MOVQ    ahead+56(FP), R9
-	VMOVDQU low4<>+0(SB), Y0
-	VMOVDQU iq4Codes<>+0(SB), Y1
+	MOVQ    src+40(FP), R9
+	MOVQ    rows+56(FP), R10
+	MOVQ    rowBytes+64(FP), R11
+	MOVQ    ahead+72(FP), R12
+	VMOVDQU highFour<>+0(SB), Y0
+	VMOVDQU low4<>+0(SB), Y1
+	VMOVDQU iq4Codes<>+0(SB), Y2
 
-loop:
-	PREFETCHT1   (DI)(R9*1)
-	PREFETCHT1   64(DI)(R9*1)
-	PREFETCHT1   128(DI)(R9*1)
-	VPBROADCASTW (DI), X2
-	VCVTPH2PS    X2, X2
-	VMOVSS       X2, (CX)
-	VPBROADCASTD 4(DI), Y2
-	VPBROADCASTD 2(DI), Y3
-	VPSRLVD      byFours<>+0(SB), Y2, Y2
-	VPSRLVD      byTwos<>+0(SB), Y3, Y3
-	VPAND        low4Int<>+0(SB), Y2, Y2
-	VPAND        low2Int<>+0(SB), Y3, Y3
-	VPSLLD       $0x04, Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSUBD       int32s<>+0(SB), Y2, Y2
-	VPSLLD       $0x10, Y2, Y3
-	VPBLENDW     $0xaa, Y3, Y2, Y2
-	VMOVDQU      firstTwice<>+0(SB), Y3
-	VPERMD       Y2, Y3, Y3
-	VMOVDQU      Y3, (BX)
-	VMOVDQU      lastTwice<>+0(SB), Y3
-	VPERMD       Y2, Y3, Y3
-	VMOVDQU      Y3, 32(BX)
-	VMOVDQU      8(DI), X4
-	VPSRLW       $0x04, X4, X2
-	VINSERTI128  $0x01, X2, Y4, Y4
-	VPAND        Y0, Y4, Y4
-	VPSHUFB      Y4, Y1, Y4
-	VMOVDQU      Y4, (AX)
-	VMOVDQU      24(DI), X5
-	VPSRLW       $0x04, X5, X2
-	VINSERTI128  $0x01, X2, Y5, Y5
-	VPAND        Y0, Y5, Y5
-	VPSHUFB      Y5, Y1, Y5
-	VMOVDQU      Y5, 32(AX)
-	VMOVDQU      40(DI), X6
-	VPSRLW       $0x04, X6, X2
-	VINSERTI128  $0x01, X2, Y6, Y6
-	VPAND        Y0, Y6, Y6
-	VPSHUFB      Y6, Y1, Y6
-	VMOVDQU      Y6, 64(AX)
-	VMOVDQU      56(DI), X7
-	VPSRLW       $0x04, X7, X2
-	VINSERTI128  $0x01, X2, Y7, Y7
-	VPAND        Y0, Y7, Y7
-	VPSHUFB      Y7, Y1, Y7
-	VMOVDQU      Y7, 96(AX)
-	VMOVDQU      72(DI), X8
-	VPSRLW       $0x04, X8, X2
-	VINSERTI128  $0x01, X2, Y8, Y8
-	VPAND        Y0, Y8, Y8
-	VPSHUFB      Y8, Y1, Y8
-	VMOVDQU      Y8, 128(AX)
-	VMOVDQU      88(DI), X9
-	VPSRLW       $0x04, X9, X2
-	VINSERTI128  $0x01, X2, Y9, Y9
-	VPAND        Y0, Y9, Y9
-	VPSHUFB      Y9, Y1, Y9
-	VMOVDQU      Y9, 160(AX)
-	VMOVDQU      104(DI), X10
-	VPSRLW       $0x04, X10, X2
-	VINSERTI128  $0x01, X2, Y10, Y10
-	VPAND        Y0, Y10, Y10
-	VPSHUFB      Y10, Y1, Y10
-	VMOVDQU      Y10, 192(AX)
-	VMOVDQU      120(DI), X11
-	VPSRLW       $0x04, X11, X2
-	VINSERTI128  $0x01, X2, Y11, Y11
-	VPAND        Y0, Y11, Y11
-	VPSHUFB      Y11, Y1, Y11
-	VMOVDQU      Y11, 224(AX)
-	ADDQ         $+136, DI
-	ADDQ         $+256, AX
-	ADDQ         $+32, CX
-	ADDQ         $+32, DX
-	ADDQ         $+64, BX
-	ADDQ         $+32, SI
-	DECQ         R8
-	JNZ          loop
+rows:
+	MOVQ blocks+48(FP), R13
+	MOVQ R9, DI
+	XORQ R8, R8
+
+blocks:
+	PREFETCHT1     (DI)(R12*1)
+	PREFETCHT1     64(DI)(R12*1)
+	PREFETCHT1     128(DI)(R12*1)
+	MOVL           (DI), R14
+	MOVL           R14, (CX)(R8*1)
+	VPBROADCASTD   4(DI), Y3
+	VPBROADCASTD   2(DI), Y4
+	VPSRLVD        byFours<>+0(SB), Y3, Y3
+	VPSRLVD        byTwos<>+0(SB), Y4, Y4
+	VPAND          low4Int<>+0(SB), Y3, Y3
+	VPAND          low2Int<>+0(SB), Y4, Y4
+	VPSLLD         $0x04, Y4, Y4
+	VPOR           Y4, Y3, Y3
+	VPSUBD         int32s<>+0(SB), Y3, Y3
+	VPSLLD         $0x10, Y3, Y4
+	VPBLENDW       $0xaa, Y4, Y3, Y3
+	VMOVDQU        firstTwice<>+0(SB), Y4
+	VPERMD         Y3, Y4, Y4
+	VMOVDQU        Y4, (BX)(R8*2)
+	VMOVDQU        lastTwice<>+0(SB), Y4
+	VPERMD         Y3, Y4, Y4
+	VMOVDQU        Y4, 32(BX)(R8*2)
+	VBROADCASTI128 8(DI), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VMOVDQU        Y3, (AX)(R8*8)
+	VBROADCASTI128 24(DI), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VMOVDQU        Y3, 32(AX)(R8*8)
+	VBROADCASTI128 40(DI), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VMOVDQU        Y3, 64(AX)(R8*8)
+	VBROADCASTI128 56(DI), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VMOVDQU        Y3, 96(AX)(R8*8)
+	VBROADCASTI128 72(DI), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VMOVDQU        Y3, 128(AX)(R8*8)
+	VBROADCASTI128 88(DI), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VMOVDQU        Y3, 160(AX)(R8*8)
+	VBROADCASTI128 104(DI), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VMOVDQU        Y3, 192(AX)(R8*8)
+	VBROADCASTI128 120(DI), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VMOVDQU        Y3, 224(AX)(R8*8)
+	ADDQ           $+136, DI
+	ADDQ           $+32, R8
+	DECQ           R13
+	JNZ            blocks
+	ADDQ           R11, R9
+	ADDQ           $+2048, AX
+	ADDQ           $+4, CX
+	ADDQ           $+4, DX
+	ADDQ           $+512, BX
+	ADDQ           $+256, SI
+	DECQ           R10
+	JNZ            rows
 	VZEROUPPER
 	RET
 
@@ -3334,27 +3796,31 @@ DATA lastTwice<>+24(SB)/4, $0x00000007
 DATA lastTwice<>+28(SB)/4, $0x00000007
 GLOBL lastTwice<>(SB), RODATA|NOPTR, $32
 
-// func unpackQ2_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
-// Requires: AVX, AVX2, F16C, MMX+
-TEXT ·unpackQ2_KAVX2(SB), NOSPLIT, $0-64
+// func unpackQ2_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·unpackQ2_KAVX2(SB), NOSPLIT, $0-80
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
 	MOVQ    scales+24(FP), BX
 	MOVQ    corr+32(FP), SI
-	MOVQ    src+40(FP), DI
-	MOVQ    blocks+48(FP), R8
-	MOVQ    ahead+56(FP), R9
+	MOVQ    src+40(FP), R9
+	MOVQ    rows+56(FP), R10
+	MOVQ    rowBytes+64(FP), R11
+	MOVQ    ahead+72(FP), R12
 	VMOVDQU low2<>+0(SB), Y0
 	VMOVDQU low4<>+0(SB), Y1
 
-loop:
-	PREFETCHT1 (DI)(R9*1)
-	PREFETCHT1 64(DI)(R9*1)
-	VMOVD      80(DI), X2
-	VCVTPH2PS  X2, X2
-	VMOVSS     X2, (CX)
-	VEXTRACTPS $0x01, X2, (DX)
+rows:
+	MOVQ blocks+48(FP), R13
+	MOVQ R9, DI
+	XORQ R8, R8
+
+blocks:
+	PREFETCHT1 (DI)(R12*1)
+	PREFETCHT1 64(DI)(R12*1)
+	MOVL       80(DI), R14
+	MOVL       R14, (CX)(R8*1)
 	VMOVDQU    (DI), X2
 	VPAND      X1, X2, X3
 	VPSRLW     $0x04, X2, X2
@@ -3364,41 +3830,45 @@ loop:
 	VPERMQ     $0xd8, Y3, Y3
 	VPUNPCKLWD Y3, Y3, Y4
 	VPUNPCKHWD Y3, Y3, Y3
-	VMOVDQU    Y4, (BX)
-	VMOVDQU    Y3, 32(BX)
-	VMOVDQU    Y2, (SI)
+	VMOVDQU    Y4, (BX)(R8*2)
+	VMOVDQU    Y3, 32(BX)(R8*2)
+	VMOVDQU    Y2, (SI)(R8*1)
 	VMOVDQU    16(DI), Y2
 	VPAND      Y0, Y2, Y3
-	VMOVDQU    Y3, (AX)
+	VMOVDQU    Y3, (AX)(R8*8)
 	VPSRLW     $0x02, Y2, Y3
 	VPAND      Y0, Y3, Y3
-	VMOVDQU    Y3, 32(AX)
+	VMOVDQU    Y3, 32(AX)(R8*8)
 	VPSRLW     $0x04, Y2, Y3
 	VPAND      Y0, Y3, Y3
-	VMOVDQU    Y3, 64(AX)
+	VMOVDQU    Y3, 64(AX)(R8*8)
 	VPSRLW     $0x06, Y2, Y2
 	VPAND      Y0, Y2, Y2
-	VMOVDQU    Y2, 96(AX)
+	VMOVDQU    Y2, 96(AX)(R8*8)
 	VMOVDQU    48(DI), Y2
 	VPAND      Y0, Y2, Y3
-	VMOVDQU    Y3, 128(AX)
+	VMOVDQU    Y3, 128(AX)(R8*8)
 	VPSRLW     $0x02, Y2, Y3
 	VPAND      Y0, Y3, Y3
-	VMOVDQU    Y3, 160(AX)
+	VMOVDQU    Y3, 160(AX)(R8*8)
 	VPSRLW     $0x04, Y2, Y3
 	VPAND      Y0, Y3, Y3
-	VMOVDQU    Y3, 192(AX)
+	VMOVDQU    Y3, 192(AX)(R8*8)
 	VPSRLW     $0x06, Y2, Y2
 	VPAND      Y0, Y2, Y2
-	VMOVDQU    Y2, 224(AX)
+	VMOVDQU    Y2, 224(AX)(R8*8)
 	ADDQ       $+84, DI
-	ADDQ       $+256, AX
-	ADDQ       $+32, CX
-	ADDQ       $+32, DX
-	ADDQ       $+64, BX
-	ADDQ       $+32, SI
-	DECQ       R8
-	JNZ        loop
+	ADDQ       $+32, R8
+	DECQ       R13
+	JNZ        blocks
+	ADDQ       R11, R9
+	ADDQ       $+2048, AX
+	ADDQ       $+4, CX
+	ADDQ       $+4, DX
+	ADDQ       $+512, BX
+	ADDQ       $+256, SI
+	DECQ       R10
+	JNZ        rows
 	VZEROUPPER
 	RET
 
@@ -3412,84 +3882,98 @@ DATA low2<>+24(SB)/4, $0x03030303
 DATA low2<>+28(SB)/4, $0x03030303
 GLOBL low2<>(SB), RODATA|NOPTR, $32
 
-// func unpackTQ2_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
-// Requires: AVX, AVX2, F16C, MMX+
-TEXT ·unpackTQ2_0AVX2(SB), NOSPLIT, $0-64
+// func unpackTQ2_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·unpackTQ2_0AVX2(SB), NOSPLIT, $0-80
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
 	MOVQ    scales+24(FP), BX
 	MOVQ    corr+32(FP), SI
-	MOVQ    src+40(FP), DI
-	MOVQ    blocks+48(FP), R8
-	MOVQ    ahead+56(FP), R9
+	MOVQ    src+40(FP), R9
+	MOVQ    rows+56(FP), R10
+	MOVQ    rowBytes+64(FP), R11
+	MOVQ    ahead+72(FP), R12
 	VMOVDQU low2<>+0(SB), Y0
 
-loop:
-	PREFETCHT1   (DI)(R9*1)
-	PREFETCHT1   64(DI)(R9*1)
-	VPBROADCASTW 64(DI), X1
-	VCVTPH2PS    X1, X1
-	VMOVSS       X1, (CX)
-	VMOVDQU      pairOnes<>+0(SB), Y1
-	VMOVDQU      Y1, (BX)
-	VMOVDQU      Y1, 32(BX)
-	VMOVDQU      Y1, (SI)
-	VMOVDQU      (DI), Y1
-	VPAND        Y0, Y1, Y2
-	VMOVDQU      Y2, (AX)
-	VPSRLW       $0x02, Y1, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      Y2, 32(AX)
-	VPSRLW       $0x04, Y1, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      Y2, 64(AX)
-	VPSRLW       $0x06, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VMOVDQU      Y1, 96(AX)
-	VMOVDQU      32(DI), Y1
-	VPAND        Y0, Y1, Y2
-	VMOVDQU      Y2, 128(AX)
-	VPSRLW       $0x02, Y1, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      Y2, 160(AX)
-	VPSRLW       $0x04, Y1, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      Y2, 192(AX)
-	VPSRLW       $0x06, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VMOVDQU      Y1, 224(AX)
-	ADDQ         $+66, DI
-	ADDQ         $+256, AX
-	ADDQ         $+32, CX
-	ADDQ         $+32, DX
-	ADDQ         $+64, BX
-	ADDQ         $+32, SI
-	DECQ         R8
-	JNZ          loop
+rows:
+	MOVQ blocks+48(FP), R13
+	MOVQ R9, DI
+	XORQ R8, R8
+
+blocks:
+	PREFETCHT1 (DI)(R12*1)
+	PREFETCHT1 64(DI)(R12*1)
+	MOVWLZX    64(DI), R14
+	MOVL       R14, (CX)(R8*1)
+	VMOVDQU    pairOnes<>+0(SB), Y1
+	VMOVDQU    Y1, (BX)(R8*2)
+	VMOVDQU    Y1, 32(BX)(R8*2)
+	VMOVDQU    Y1, (SI)(R8*1)
+	VMOVDQU    (DI), Y1
+	VPAND      Y0, Y1, Y2
+	VMOVDQU    Y2, (AX)(R8*8)
+	VPSRLW     $0x02, Y1, Y2
+	VPAND      Y0, Y2, Y2
+	VMOVDQU    Y2, 32(AX)(R8*8)
+	VPSRLW     $0x04, Y1, Y2
+	VPAND      Y0, Y2, Y2
+	VMOVDQU    Y2, 64(AX)(R8*8)
+	VPSRLW     $0x06, Y1, Y1
+	VPAND      Y0, Y1, Y1
+	VMOVDQU    Y1, 96(AX)(R8*8)
+	VMOVDQU    32(DI), Y1
+	VPAND      Y0, Y1, Y2
+	VMOVDQU    Y2, 128(AX)(R8*8)
+	VPSRLW     $0x02, Y1, Y2
+	VPAND      Y0, Y2, Y2
+	VMOVDQU    Y2, 160(AX)(R8*8)
+	VPSRLW     $0x04, Y1, Y2
+	VPAND      Y0, Y2, Y2
+	VMOVDQU    Y2, 192(AX)(R8*8)
+	VPSRLW     $0x06, Y1, Y1
+	VPAND      Y0, Y1, Y1
+	VMOVDQU    Y1, 224(AX)(R8*8)
+	ADDQ       $+66, DI
+	ADDQ       $+32, R8
+	DECQ       R13
+	JNZ        blocks
+	ADDQ       R11, R9
+	ADDQ       $+2048, AX
+	ADDQ       $+4, CX
+	ADDQ       $+4, DX
+	ADDQ       $+512, BX
+	ADDQ       $+256, SI
+	DECQ       R10
+	JNZ        rows
 	VZEROUPPER
 	RET
 
-// func unpackQ3_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
-// Requires: AVX, AVX2, F16C, MMX+
-TEXT ·unpackQ3_KAVX2(SB), NOSPLIT, $0-64
+// func unpackQ3_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·unpackQ3_KAVX2(SB), NOSPLIT, $0-80
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
 	MOVQ    scales+24(FP), BX
 	MOVQ    corr+32(FP), SI
-	MOVQ    src+40(FP), DI
-	MOVQ    blocks+48(FP), R8
-	MOVQ    ahead+56(FP), R9
+	MOVQ    src+40(FP), R9
+	MOVQ    rows+56(FP), R10
+	MOVQ    rowBytes+64(FP), R11
+	MOVQ    ahead+72(FP), R12
 	VMOVDQU low2<>+0(SB), Y0
 	VMOVDQU four<>+0(SB), Y1
 
-loop:
-	PREFETCHT1   (DI)(R9*1)
-	PREFETCHT1   64(DI)(R9*1)
-	VPBROADCASTW 108(DI), X2
-	VCVTPH2PS    X2, X2
-	VMOVSS       X2, (CX)
+rows:
+	MOVQ blocks+48(FP), R13
+	MOVQ R9, DI
+	XORQ R8, R8
+
+blocks:
+	PREFETCHT1   (DI)(R12*1)
+	PREFETCHT1   64(DI)(R12*1)
+	MOVWLZX      108(DI), R14
+	MOVL         R14, (CX)(R8*1)
 	VMOVQ        96(DI), X2
 	VPSHUFD      $0x44, X2, X2
 	VPSRLVD      q3low<>+0(SB), X2, X2
@@ -3504,66 +3988,70 @@ loop:
 	VPERMQ       $0xd8, Y2, Y3
 	VPUNPCKLWD   Y3, Y3, Y4
 	VPUNPCKHWD   Y3, Y3, Y3
-	VMOVDQU      Y4, (BX)
-	VMOVDQU      Y3, 32(BX)
+	VMOVDQU      Y4, (BX)(R8*2)
+	VMOVDQU      Y3, 32(BX)(R8*2)
 	VPSLLW       $0x02, Y2, Y2
-	VMOVDQU      Y2, (SI)
+	VMOVDQU      Y2, (SI)(R8*1)
 	VMOVDQU      (DI), Y2
 	VMOVDQU      32(DI), Y3
 	VPAND        Y0, Y3, Y4
 	VPSLLW       $0x02, Y2, Y5
 	VPAND        Y1, Y5, Y5
 	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, (AX)
+	VMOVDQU      Y4, (AX)(R8*8)
 	VPSRLW       $0x02, Y3, Y4
 	VPAND        Y0, Y4, Y4
 	VPSLLW       $0x01, Y2, Y5
 	VPAND        Y1, Y5, Y5
 	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, 32(AX)
+	VMOVDQU      Y4, 32(AX)(R8*8)
 	VPSRLW       $0x04, Y3, Y4
 	VPAND        Y0, Y4, Y4
 	VPAND        Y1, Y2, Y5
 	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, 64(AX)
+	VMOVDQU      Y4, 64(AX)(R8*8)
 	VPSRLW       $0x06, Y3, Y3
 	VPAND        Y0, Y3, Y3
 	VPSRLW       $0x01, Y2, Y4
 	VPAND        Y1, Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VMOVDQU      Y3, 96(AX)
+	VMOVDQU      Y3, 96(AX)(R8*8)
 	VMOVDQU      64(DI), Y3
 	VPAND        Y0, Y3, Y4
 	VPSRLW       $0x02, Y2, Y5
 	VPAND        Y1, Y5, Y5
 	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, 128(AX)
+	VMOVDQU      Y4, 128(AX)(R8*8)
 	VPSRLW       $0x02, Y3, Y4
 	VPAND        Y0, Y4, Y4
 	VPSRLW       $0x03, Y2, Y5
 	VPAND        Y1, Y5, Y5
 	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, 160(AX)
+	VMOVDQU      Y4, 160(AX)(R8*8)
 	VPSRLW       $0x04, Y3, Y4
 	VPAND        Y0, Y4, Y4
 	VPSRLW       $0x04, Y2, Y5
 	VPAND        Y1, Y5, Y5
 	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, 192(AX)
+	VMOVDQU      Y4, 192(AX)(R8*8)
 	VPSRLW       $0x06, Y3, Y3
 	VPAND        Y0, Y3, Y3
 	VPSRLW       $0x05, Y2, Y2
 	VPAND        Y1, Y2, Y2
 	VPOR         Y2, Y3, Y3
-	VMOVDQU      Y3, 224(AX)
+	VMOVDQU      Y3, 224(AX)(R8*8)
 	ADDQ         $+110, DI
-	ADDQ         $+256, AX
-	ADDQ         $+32, CX
-	ADDQ         $+32, DX
-	ADDQ         $+64, BX
-	ADDQ         $+32, SI
-	DECQ         R8
-	JNZ          loop
+	ADDQ         $+32, R8
+	DECQ         R13
+	JNZ          blocks
+	ADDQ         R11, R9
+	ADDQ         $+2048, AX
+	ADDQ         $+4, CX
+	ADDQ         $+4, DX
+	ADDQ         $+512, BX
+	ADDQ         $+256, SI
+	DECQ         R10
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -3599,27 +4087,31 @@ DATA bytes32<>+24(SB)/4, $0x20202020
 DATA bytes32<>+28(SB)/4, $0x20202020
 GLOBL bytes32<>(SB), RODATA|NOPTR, $32
 
-// func unpackQ4_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
-// Requires: AVX, AVX2, F16C, MMX+
-TEXT ·unpackQ4_KAVX2(SB), NOSPLIT, $0-64
+// func unpackQ4_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·unpackQ4_KAVX2(SB), NOSPLIT, $0-80
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
 	MOVQ    scales+24(FP), BX
 	MOVQ    corr+32(FP), SI
-	MOVQ    src+40(FP), DI
-	MOVQ    blocks+48(FP), R8
-	MOVQ    ahead+56(FP), R9
+	MOVQ    src+40(FP), R9
+	MOVQ    rows+56(FP), R10
+	MOVQ    rowBytes+64(FP), R11
+	MOVQ    ahead+72(FP), R12
 	VMOVDQU low4<>+0(SB), Y0
 
-loop:
-	PREFETCHT1  (DI)(R9*1)
-	PREFETCHT1  64(DI)(R9*1)
-	PREFETCHT1  128(DI)(R9*1)
-	VMOVD       (DI), X1
-	VCVTPH2PS   X1, X1
-	VMOVSS      X1, (CX)
-	VEXTRACTPS  $0x01, X1, (DX)
+rows:
+	MOVQ blocks+48(FP), R13
+	MOVQ R9, DI
+	XORQ R8, R8
+
+blocks:
+	PREFETCHT1  (DI)(R12*1)
+	PREFETCHT1  64(DI)(R12*1)
+	PREFETCHT1  128(DI)(R12*1)
+	MOVL        (DI), R14
+	MOVL        R14, (CX)(R8*1)
 	VMOVDQU     4(DI), X1
 	VPSHUFD     $0xaa, X1, X2
 	VPSHUFD     $0x50, X1, X1
@@ -3630,43 +4122,47 @@ loop:
 	VPOR        X2, X1, X1
 	VINSERTI128 $0x01, X1, Y1, Y2
 	VPSHUFB     scales03<>+0(SB), Y2, Y3
-	VMOVDQU     Y3, (BX)
+	VMOVDQU     Y3, (BX)(R8*2)
 	VPSHUFB     scales47<>+0(SB), Y2, Y3
-	VMOVDQU     Y3, 32(BX)
+	VMOVDQU     Y3, 32(BX)(R8*2)
 	VPSHUFB     minima<>+0(SB), Y2, Y2
-	VMOVDQU     Y2, (SI)
+	VMOVDQU     Y2, (SI)(R8*1)
 	VMOVDQU     16(DI), Y2
 	VPAND       Y0, Y2, Y3
-	VMOVDQU     Y3, (AX)
+	VMOVDQU     Y3, (AX)(R8*8)
 	VPSRLW      $0x04, Y2, Y2
 	VPAND       Y0, Y2, Y2
-	VMOVDQU     Y2, 32(AX)
+	VMOVDQU     Y2, 32(AX)(R8*8)
 	VMOVDQU     48(DI), Y2
 	VPAND       Y0, Y2, Y3
-	VMOVDQU     Y3, 64(AX)
+	VMOVDQU     Y3, 64(AX)(R8*8)
 	VPSRLW      $0x04, Y2, Y2
 	VPAND       Y0, Y2, Y2
-	VMOVDQU     Y2, 96(AX)
+	VMOVDQU     Y2, 96(AX)(R8*8)
 	VMOVDQU     80(DI), Y2
 	VPAND       Y0, Y2, Y3
-	VMOVDQU     Y3, 128(AX)
+	VMOVDQU     Y3, 128(AX)(R8*8)
 	VPSRLW      $0x04, Y2, Y2
 	VPAND       Y0, Y2, Y2
-	VMOVDQU     Y2, 160(AX)
+	VMOVDQU     Y2, 160(AX)(R8*8)
 	VMOVDQU     112(DI), Y2
 	VPAND       Y0, Y2, Y3
-	VMOVDQU     Y3, 192(AX)
+	VMOVDQU     Y3, 192(AX)(R8*8)
 	VPSRLW      $0x04, Y2, Y2
 	VPAND       Y0, Y2, Y2
-	VMOVDQU     Y2, 224(AX)
+	VMOVDQU     Y2, 224(AX)(R8*8)
 	ADDQ        $+144, DI
-	ADDQ        $+256, AX
-	ADDQ        $+32, CX
-	ADDQ        $+32, DX
-	ADDQ        $+64, BX
-	ADDQ        $+32, SI
-	DECQ        R8
-	JNZ         loop
+	ADDQ        $+32, R8
+	DECQ        R13
+	JNZ         blocks
+	ADDQ        R11, R9
+	ADDQ        $+2048, AX
+	ADDQ        $+4, CX
+	ADDQ        $+4, DX
+	ADDQ        $+512, BX
+	ADDQ        $+256, SI
+	DECQ        R10
+	JNZ         rows
 	VZEROUPPER
 	RET
 
@@ -3724,28 +4220,32 @@ DATA minima<>+24(SB)/4, $0x800e800e
 DATA minima<>+28(SB)/4, $0x800f800f
 GLOBL minima<>(SB), RODATA|NOPTR, $32
 
-// func unpackQ5_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
-// Requires: AVX, AVX2, F16C, MMX+
-TEXT ·unpackQ5_KAVX2(SB), NOSPLIT, $0-64
+// func unpackQ5_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·unpackQ5_KAVX2(SB), NOSPLIT, $0-80
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
 	MOVQ    scales+24(FP), BX
 	MOVQ    corr+32(FP), SI
-	MOVQ    src+40(FP), DI
-	MOVQ    blocks+48(FP), R8
-	MOVQ    ahead+56(FP), R9
+	MOVQ    src+40(FP), R9
+	MOVQ    rows+56(FP), R10
+	MOVQ    rowBytes+64(FP), R11
+	MOVQ    ahead+72(FP), R12
 	VMOVDQU low4<>+0(SB), Y0
 	VMOVDQU sixteen<>+0(SB), Y1
 
-loop:
-	PREFETCHT1  (DI)(R9*1)
-	PREFETCHT1  64(DI)(R9*1)
-	PREFETCHT1  128(DI)(R9*1)
-	VMOVD       (DI), X2
-	VCVTPH2PS   X2, X2
-	VMOVSS      X2, (CX)
-	VEXTRACTPS  $0x01, X2, (DX)
+rows:
+	MOVQ blocks+48(FP), R13
+	MOVQ R9, DI
+	XORQ R8, R8
+
+blocks:
+	PREFETCHT1  (DI)(R12*1)
+	PREFETCHT1  64(DI)(R12*1)
+	PREFETCHT1  128(DI)(R12*1)
+	MOVL        (DI), R14
+	MOVL        R14, (CX)(R8*1)
 	VMOVDQU     4(DI), X2
 	VPSHUFD     $0xaa, X2, X3
 	VPSHUFD     $0x50, X2, X2
@@ -3756,156 +4256,169 @@ loop:
 	VPOR        X3, X2, X2
 	VINSERTI128 $0x01, X2, Y2, Y3
 	VPSHUFB     scales03<>+0(SB), Y3, Y4
-	VMOVDQU     Y4, (BX)
+	VMOVDQU     Y4, (BX)(R8*2)
 	VPSHUFB     scales47<>+0(SB), Y3, Y4
-	VMOVDQU     Y4, 32(BX)
+	VMOVDQU     Y4, 32(BX)(R8*2)
 	VPSHUFB     minima<>+0(SB), Y3, Y3
-	VMOVDQU     Y3, (SI)
+	VMOVDQU     Y3, (SI)(R8*1)
 	VMOVDQU     16(DI), Y3
 	VMOVDQU     48(DI), Y4
 	VPAND       Y0, Y4, Y5
 	VPSLLW      $0x04, Y3, Y6
 	VPAND       Y1, Y6, Y6
 	VPOR        Y6, Y5, Y5
-	VMOVDQU     Y5, (AX)
+	VMOVDQU     Y5, (AX)(R8*8)
 	VPSRLW      $0x04, Y4, Y4
 	VPAND       Y0, Y4, Y4
 	VPSLLW      $0x03, Y3, Y5
 	VPAND       Y1, Y5, Y5
 	VPOR        Y5, Y4, Y4
-	VMOVDQU     Y4, 32(AX)
+	VMOVDQU     Y4, 32(AX)(R8*8)
 	VMOVDQU     80(DI), Y4
 	VPAND       Y0, Y4, Y5
 	VPSLLW      $0x02, Y3, Y6
 	VPAND       Y1, Y6, Y6
 	VPOR        Y6, Y5, Y5
-	VMOVDQU     Y5, 64(AX)
+	VMOVDQU     Y5, 64(AX)(R8*8)
 	VPSRLW      $0x04, Y4, Y4
 	VPAND       Y0, Y4, Y4
 	VPSLLW      $0x01, Y3, Y5
 	VPAND       Y1, Y5, Y5
 	VPOR        Y5, Y4, Y4
-	VMOVDQU     Y4, 96(AX)
+	VMOVDQU     Y4, 96(AX)(R8*8)
 	VMOVDQU     112(DI), Y4
 	VPAND       Y0, Y4, Y5
 	VPAND       Y1, Y3, Y6
 	VPOR        Y6, Y5, Y5
-	VMOVDQU     Y5, 128(AX)
+	VMOVDQU     Y5, 128(AX)(R8*8)
 	VPSRLW      $0x04, Y4, Y4
 	VPAND       Y0, Y4, Y4
 	VPSRLW      $0x01, Y3, Y5
 	VPAND       Y1, Y5, Y5
 	VPOR        Y5, Y4, Y4
-	VMOVDQU     Y4, 160(AX)
+	VMOVDQU     Y4, 160(AX)(R8*8)
 	VMOVDQU     144(DI), Y4
 	VPAND       Y0, Y4, Y5
 	VPSRLW      $0x02, Y3, Y6
 	VPAND       Y1, Y6, Y6
 	VPOR        Y6, Y5, Y5
-	VMOVDQU     Y5, 192(AX)
+	VMOVDQU     Y5, 192(AX)(R8*8)
 	VPSRLW      $0x04, Y4, Y4
 	VPAND       Y0, Y4, Y4
 	VPSRLW      $0x03, Y3, Y3
 	VPAND       Y1, Y3, Y3
 	VPOR        Y3, Y4, Y4
-	VMOVDQU     Y4, 224(AX)
+	VMOVDQU     Y4, 224(AX)(R8*8)
 	ADDQ        $+176, DI
-	ADDQ        $+256, AX
-	ADDQ        $+32, CX
-	ADDQ        $+32, DX
-	ADDQ        $+64, BX
-	ADDQ        $+32, SI
-	DECQ        R8
-	JNZ         loop
+	ADDQ        $+32, R8
+	DECQ        R13
+	JNZ         blocks
+	ADDQ        R11, R9
+	ADDQ        $+2048, AX
+	ADDQ        $+4, CX
+	ADDQ        $+4, DX
+	ADDQ        $+512, BX
+	ADDQ        $+256, SI
+	DECQ        R10
+	JNZ         rows
 	VZEROUPPER
 	RET
 
-// func unpackQ6_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
-// Requires: AVX, AVX2, F16C, MMX+
-TEXT ·unpackQ6_KAVX2(SB), NOSPLIT, $0-64
+// func unpackQ6_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·unpackQ6_KAVX2(SB), NOSPLIT, $0-80
 	MOVQ    codes+0(FP), AX
 	MOVQ    d+8(FP), CX
 	MOVQ    m+16(FP), DX
 	MOVQ    scales+24(FP), BX
 	MOVQ    corr+32(FP), SI
-	MOVQ    src+40(FP), DI
-	MOVQ    blocks+48(FP), R8
-	MOVQ    ahead+56(FP), R9
+	MOVQ    src+40(FP), R9
+	MOVQ    rows+56(FP), R10
+	MOVQ    rowBytes+64(FP), R11
+	MOVQ    ahead+72(FP), R12
 	VMOVDQU low4<>+0(SB), Y0
 	VMOVDQU bits45<>+0(SB), Y1
 
-loop:
-	PREFETCHT1   (DI)(R9*1)
-	PREFETCHT1   64(DI)(R9*1)
-	PREFETCHT1   128(DI)(R9*1)
-	PREFETCHT1   192(DI)(R9*1)
-	VPBROADCASTW 208(DI), X2
-	VCVTPH2PS    X2, X2
-	VMOVSS       X2, (CX)
-	VPMOVSXBW    192(DI), Y2
-	VPERMQ       $0xd8, Y2, Y3
-	VPUNPCKLWD   Y3, Y3, Y4
-	VPUNPCKHWD   Y3, Y3, Y3
-	VMOVDQU      Y4, (BX)
-	VMOVDQU      Y3, 32(BX)
-	VPSLLW       $0x05, Y2, Y2
-	VMOVDQU      Y2, (SI)
-	VMOVDQU      128(DI), Y2
-	VMOVDQU      (DI), Y3
-	VPAND        Y0, Y3, Y4
-	VPSLLW       $0x04, Y2, Y5
-	VPAND        Y1, Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, (AX)
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y0, Y3, Y3
-	VPAND        Y1, Y2, Y4
-	VPOR         Y4, Y3, Y3
-	VMOVDQU      Y3, 64(AX)
-	VMOVDQU      32(DI), Y3
-	VPAND        Y0, Y3, Y4
-	VPSLLW       $0x02, Y2, Y5
-	VPAND        Y1, Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, 32(AX)
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y0, Y3, Y3
-	VPSRLW       $0x02, Y2, Y2
-	VPAND        Y1, Y2, Y2
-	VPOR         Y2, Y3, Y3
-	VMOVDQU      Y3, 96(AX)
-	VMOVDQU      160(DI), Y2
-	VMOVDQU      64(DI), Y3
-	VPAND        Y0, Y3, Y4
-	VPSLLW       $0x04, Y2, Y5
-	VPAND        Y1, Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, 128(AX)
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y0, Y3, Y3
-	VPAND        Y1, Y2, Y4
-	VPOR         Y4, Y3, Y3
-	VMOVDQU      Y3, 192(AX)
-	VMOVDQU      96(DI), Y3
-	VPAND        Y0, Y3, Y4
-	VPSLLW       $0x02, Y2, Y5
-	VPAND        Y1, Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, 160(AX)
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y0, Y3, Y3
-	VPSRLW       $0x02, Y2, Y2
-	VPAND        Y1, Y2, Y2
-	VPOR         Y2, Y3, Y3
-	VMOVDQU      Y3, 224(AX)
-	ADDQ         $+210, DI
-	ADDQ         $+256, AX
-	ADDQ         $+32, CX
-	ADDQ         $+32, DX
-	ADDQ         $+64, BX
-	ADDQ         $+32, SI
-	DECQ         R8
-	JNZ          loop
+rows:
+	MOVQ blocks+48(FP), R13
+	MOVQ R9, DI
+	XORQ R8, R8
+
+blocks:
+	PREFETCHT1 (DI)(R12*1)
+	PREFETCHT1 64(DI)(R12*1)
+	PREFETCHT1 128(DI)(R12*1)
+	PREFETCHT1 192(DI)(R12*1)
+	MOVWLZX    208(DI), R14
+	MOVL       R14, (CX)(R8*1)
+	VPMOVSXBW  192(DI), Y2
+	VPERMQ     $0xd8, Y2, Y3
+	VPUNPCKLWD Y3, Y3, Y4
+	VPUNPCKHWD Y3, Y3, Y3
+	VMOVDQU    Y4, (BX)(R8*2)
+	VMOVDQU    Y3, 32(BX)(R8*2)
+	VPSLLW     $0x05, Y2, Y2
+	VMOVDQU    Y2, (SI)(R8*1)
+	VMOVDQU    128(DI), Y2
+	VMOVDQU    (DI), Y3
+	VPAND      Y0, Y3, Y4
+	VPSLLW     $0x04, Y2, Y5
+	VPAND      Y1, Y5, Y5
+	VPOR       Y5, Y4, Y4
+	VMOVDQU    Y4, (AX)(R8*8)
+	VPSRLW     $0x04, Y3, Y3
+	VPAND      Y0, Y3, Y3
+	VPAND      Y1, Y2, Y4
+	VPOR       Y4, Y3, Y3
+	VMOVDQU    Y3, 64(AX)(R8*8)
+	VMOVDQU    32(DI), Y3
+	VPAND      Y0, Y3, Y4
+	VPSLLW     $0x02, Y2, Y5
+	VPAND      Y1, Y5, Y5
+	VPOR       Y5, Y4, Y4
+	VMOVDQU    Y4, 32(AX)(R8*8)
+	VPSRLW     $0x04, Y3, Y3
+	VPAND      Y0, Y3, Y3
+	VPSRLW     $0x02, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VPOR       Y2, Y3, Y3
+	VMOVDQU    Y3, 96(AX)(R8*8)
+	VMOVDQU    160(DI), Y2
+	VMOVDQU    64(DI), Y3
+	VPAND      Y0, Y3, Y4
+	VPSLLW     $0x04, Y2, Y5
+	VPAND      Y1, Y5, Y5
+	VPOR       Y5, Y4, Y4
+	VMOVDQU    Y4, 128(AX)(R8*8)
+	VPSRLW     $0x04, Y3, Y3
+	VPAND      Y0, Y3, Y3
+	VPAND      Y1, Y2, Y4
+	VPOR       Y4, Y3, Y3
+	VMOVDQU    Y3, 192(AX)(R8*8)
+	VMOVDQU    96(DI), Y3
+	VPAND      Y0, Y3, Y4
+	VPSLLW     $0x02, Y2, Y5
+	VPAND      Y1, Y5, Y5
+	VPOR       Y5, Y4, Y4
+	VMOVDQU    Y4, 160(AX)(R8*8)
+	VPSRLW     $0x04, Y3, Y3
+	VPAND      Y0, Y3, Y3
+	VPSRLW     $0x02, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VPOR       Y2, Y3, Y3
+	VMOVDQU    Y3, 224(AX)(R8*8)
+	ADDQ       $+210, DI
+	ADDQ       $+32, R8
+	DECQ       R13
+	JNZ        blocks
+	ADDQ       R11, R9
+	ADDQ       $+2048, AX
+	ADDQ       $+4, CX
+	ADDQ       $+4, DX
+	ADDQ       $+512, BX
+	ADDQ       $+256, SI
+	DECQ       R10
+	JNZ        rows
 	VZEROUPPER
 	RET
 

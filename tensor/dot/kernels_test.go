@@ -139,14 +139,15 @@ func TestUnpackers(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 14))
 	for _, typ := range blockTypes() {
 		f := families[typ]
-		for blocks := 1; blocks*int(typ.BlockValues()) <= tileWidth; blocks = blocks*3/2 + 1 {
-			src := make([]byte, blocks*f.block)
-			for _, i := range []int{0, 3, 7} {
+		for blocks := 1; blocks*int(typ.BlockValues()) <= tileWidth; blocks += 1 + blocks/4 {
+			for _, rows := range []int{1, 3, 8} {
+				rowBytes := blocks*f.block + rng.IntN(50)
+				src := make([]byte, (rows-1)*rowBytes+blocks*f.block)
 				anyBytes(rng, src)
 				got, want := new(tile), new(tile)
-				unpackRow(typ, got, i, src, 0)
-				f.unpack(want, i, src)
-				compareTiles(t, fmt.Sprintf("%s, %d blocks, row %d", typ, blocks, i), got, want)
+				unpackRows(typ, got, rows, blocks, src, rowBytes, rng.IntN(1000))
+				unpackRowsScalar(typ, want, rows, blocks, src, rowBytes)
+				compareTiles(t, fmt.Sprintf("%s, %d blocks, %d rows", typ, blocks, rows), got, want)
 			}
 		}
 	}

@@ -82,85 +82,95 @@ func groupSigned256AVX2(acc *float32, codes *byte, d *float32, m *float32, scale
 //go:noescape
 func singleSigned256AVX2(acc *float32, codes *byte, d *float32, m *float32, scales *uint32, corr *int16, a *int8, da *float32, pairs *int16, units int)
 
-// unpackQ4_0AVX2 is unpackQ4_0.
+// widenAVX2 makes float32 of the F16 in the lower halves of d.
 //
 //go:noescape
-func unpackQ4_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+func widenAVX2(d *float32, m *float32, units int)
 
-// unpackKMCUQ4AVX2 is unpackKMCUQ4.
+// widenBothAVX2 makes float32 of the F16 pairs in d, the second ones to m.
 //
 //go:noescape
-func unpackKMCUQ4AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+func widenBothAVX2(d *float32, m *float32, units int)
 
-// unpackQ4_1AVX2 is unpackQ4_1.
+// unpackQ4_0AVX2 is unpackQ4_0 for several rows.
 //
 //go:noescape
-func unpackQ4_1AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+func unpackQ4_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
 
-// unpackQ5_0AVX2 is unpackQ5_0.
+// unpackKMCUQ4AVX2 is unpackKMCUQ4 for several rows.
 //
 //go:noescape
-func unpackQ5_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+func unpackKMCUQ4AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
 
-// unpackQ5_1AVX2 is unpackQ5_1.
+// unpackQ4_1AVX2 is unpackQ4_1 for several rows.
 //
 //go:noescape
-func unpackQ5_1AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+func unpackQ4_1AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
 
-// unpackQ8_0AVX2 is unpackQ8_0.
+// unpackQ5_0AVX2 is unpackQ5_0 for several rows.
 //
 //go:noescape
-func unpackQ8_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+func unpackQ5_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
 
-// unpackIQ4_NLAVX2 is unpackIQ4_NL.
+// unpackQ5_1AVX2 is unpackQ5_1 for several rows.
 //
 //go:noescape
-func unpackIQ4_NLAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+func unpackQ5_1AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
 
-// unpackMXFP4AVX2 is unpackMXFP4.
+// unpackQ8_0AVX2 is unpackQ8_0 for several rows.
 //
 //go:noescape
-func unpackMXFP4AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+func unpackQ8_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
 
-// unpackNVFP4AVX2 is unpackNVFP4.
+// unpackIQ4_NLAVX2 is unpackIQ4_NL for several rows.
 //
 //go:noescape
-func unpackNVFP4AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+func unpackIQ4_NLAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
 
-// unpackIQ4_XSAVX2 is unpackIQ4_XS.
+// unpackMXFP4AVX2 is unpackMXFP4 for several rows.
 //
 //go:noescape
-func unpackIQ4_XSAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+func unpackMXFP4AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
 
-// unpackQ2_KAVX2 is unpackQ2_K.
+// unpackNVFP4AVX2 is unpackNVFP4 for several rows.
 //
 //go:noescape
-func unpackQ2_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+func unpackNVFP4AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
 
-// unpackTQ2_0AVX2 is unpackTQ2_0.
+// unpackIQ4_XSAVX2 is unpackIQ4_XS for several rows.
 //
 //go:noescape
-func unpackTQ2_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+func unpackIQ4_XSAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
 
-// unpackQ3_KAVX2 is unpackQ3_K.
+// unpackQ2_KAVX2 is unpackQ2_K for several rows.
 //
 //go:noescape
-func unpackQ3_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+func unpackQ2_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
 
-// unpackQ4_KAVX2 is unpackQ4_K.
+// unpackTQ2_0AVX2 is unpackTQ2_0 for several rows.
 //
 //go:noescape
-func unpackQ4_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+func unpackTQ2_0AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
 
-// unpackQ5_KAVX2 is unpackQ5_K.
+// unpackQ3_KAVX2 is unpackQ3_K for several rows.
 //
 //go:noescape
-func unpackQ5_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+func unpackQ3_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
 
-// unpackQ6_KAVX2 is unpackQ6_K.
+// unpackQ4_KAVX2 is unpackQ4_K for several rows.
 //
 //go:noescape
-func unpackQ6_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, ahead int)
+func unpackQ4_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
+
+// unpackQ5_KAVX2 is unpackQ5_K for several rows.
+//
+//go:noescape
+func unpackQ5_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
+
+// unpackQ6_KAVX2 is unpackQ6_K for several rows.
+//
+//go:noescape
+func unpackQ6_KAVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
 
 // quantizeQ8_0AVX2 is quantizeQ8_0Scalar as far as blocks have an ordinary scale. It gives the number of blocks left.
 //

@@ -29,6 +29,8 @@ func main() {
 			single256(k)
 		}
 	}
+	widen(false)
+	widen(true)
 	unpackers32()
 	unpackNVFP4()
 	unpackIQ4_XS()

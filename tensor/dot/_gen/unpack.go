@@ -8,38 +8,73 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// An unpacker writes one row of a tile from blocks of a type. Types without
-// minima, integer scales or corrections leave those of the tile alone.
+// An unpacker writes rows of a tile from blocks of a type. Types without minima,
+// integer scales or corrections leave those of the tile alone. F16 scales are
+// copied to their places as they are, the minimum behind the scale; widen does
+// the rest for 8 rows at once.
 
 // block holds the places that the next block of a type is read from and
-// written to.
+// written to. Units of the tile lie 32 bytes apart in d, m and corr, so that one
+// index does for all.
 type block struct {
-	codes, d, m, scales, corr, src Register
+	codes, d, m, scales, corr, src, at Register
+	skip, unit                         int // bytes and units before the block
+	width                              int // values in a unit
 }
 
-// unpacker writes the function of a type with blocks of so many bytes and
-// values. Constants are loaded before the loop. The bytes that lie ahead are
-// asked for early: unpacking and multiplying take turns, and the memory would
-// idle during the latter.
-func unpacker(name string, bytes, values int, constants func(), body func(b block)) {
-	TEXT("unpack"+name+"AVX2", NOSPLIT, "func(codes *byte, d, m *float32, scales *uint32, corr *int16, src *byte, blocks, ahead int)")
-	Doc("unpack" + name + "AVX2 is unpack" + name + ".")
+// unpacker writes the function of a type with blocks of so many bytes, units in
+// a block and values in a unit. Constants are loaded before the loop. The bytes
+// that lie ahead are asked for early: unpacking and multiplying take turns, and
+// the memory would idle during the latter.
+func unpacker(name string, bytes, units, width int, constants func(), body func(b block)) {
+	TEXT("unpack"+name+"AVX2", NOSPLIT, "func(codes *byte, d, m *float32, scales *uint32, corr *int16, src *byte, blocks, rows, rowBytes, ahead int)")
+	Doc("unpack" + name + "AVX2 is unpack" + name + " for several rows.")
 	Pragma("noescape")
-	b := block{pointer("codes"), pointer("d"), pointer("m"), pointer("scales"), pointer("corr"), pointer("src")}
-	blocks, ahead := pointer("blocks"), pointer("ahead")
+	b := block{codes: pointer("codes"), d: pointer("d"), m: pointer("m"), scales: pointer("scales"), corr: pointer("corr"),
+		src: GP64(), at: GP64(), width: width}
+	row, rows, rowBytes, ahead := pointer("src"), pointer("rows"), pointer("rowBytes"), pointer("ahead")
 	constants()
-	loop("loop", blocks, func() {
-		for at := 0; at < bytes; at += 64 {
+	// Small blocks are taken two at a time.
+	together := 1
+	if width == 32 {
+		together = 2
+	}
+	blocks := func(n int) {
+		for at := 0; at < n*bytes; at += 64 {
 			PREFETCHT1(Mem{Base: b.src, Index: ahead, Scale: 1, Disp: at})
 		}
-		body(b)
-		ADDQ(I32(bytes), b.src)
-		ADDQ(I32(values), b.codes)
-		ADDQ(I32(32), b.d)
-		ADDQ(I32(32), b.m)
-		if values == 256 {
-			ADDQ(I32(64), b.scales)
-			ADDQ(I32(32), b.corr)
+		for i := range n {
+			b := b
+			b.skip, b.unit = i*bytes, i*units
+			body(b)
+		}
+		ADDQ(I32(n*bytes), b.src)
+		ADDQ(I32(32*n*units), b.at)
+	}
+	loop("rows", rows, func() {
+		n := Load(Param("blocks"), GP64())
+		MOVQ(row, b.src)
+		XORQ(b.at, b.at)
+		if together == 2 {
+			SHRQ(U8(1), n)
+			JZ(LabelRef("odd"))
+		}
+		loop("blocks", n, func() { blocks(together) })
+		if together == 2 {
+			Label("odd")
+			rest := Load(Param("blocks"), GP64())
+			TESTQ(U32(1), rest)
+			JZ(LabelRef("next"))
+			blocks(1)
+			Label("next")
+		}
+		ADDQ(rowBytes, row)
+		ADDQ(I32(tileWidth), b.codes)
+		ADDQ(I32(4), b.d)
+		ADDQ(I32(4), b.m)
+		if width == 256 {
+			ADDQ(I32(tileWidth/16*4), b.scales)
+			ADDQ(I32(tileWidth/16*2), b.corr)
 		}
 	})
 	VZEROUPPER()
@@ -48,35 +83,84 @@ func unpacker(name string, bytes, values int, constants func(), body func(b bloc
 
 func fill(name string, b uint32) VecVirtual { return load(eights(name, b*0x01010101)) }
 
-// scale16 widens the F16 scale at an offset and stores it.
-func (b block) scale16(at int, to Register) {
-	x := XMM()
-	VPBROADCASTW(Mem{Base: b.src, Disp: at}, x)
-	VCVTPH2PS(x, x)
-	VMOVSS(x, Mem{Base: to})
+// from is an address in the source.
+func (b block) from(at int) Mem { return Mem{Base: b.src, Disp: b.skip + at} }
+
+// slot is a place of the tile that has 32 bytes for a unit.
+func (b block) slot(base Register, at int) Mem {
+	return Mem{Base: base, Index: b.at, Scale: 1, Disp: 32*b.unit + at}
 }
 
-// scales16 does it for d and m, which follow each other.
-func (b block) scales16(at int) {
-	x := XMM()
-	VMOVD(Mem{Base: b.src, Disp: at}, x)
-	VCVTPH2PS(x, x)
-	VMOVSS(x, Mem{Base: b.d})
-	VEXTRACTPS(U8(1), x, Mem{Base: b.m})
+// scale16 copies the scale at an offset, and what follows it if there is room.
+func (b block) scale16(at int, last bool) {
+	x := GP32()
+	if last {
+		MOVWLZX(b.from(at), x)
+	} else {
+		MOVL(b.from(at), x)
+	}
+	MOVL(x, b.slot(b.d, 0))
 }
 
-// nibbles gives the 16 low nibbles of 16 bytes, then the high ones.
-func (b block) nibbles(at int, mask VecVirtual) VecVirtual {
-	y, hi := YMM(), XMM()
-	VMOVDQU(Mem{Base: b.src, Disp: at}, y.AsX())
-	VPSRLW(U8(4), y.AsX(), hi)
-	VINSERTI128(U8(1), hi, y, y)
+// nibbles gives the 16 low nibbles of 16 bytes, then the high ones. Shifts are
+// those of highFour.
+func (b block) nibbles(at int, shifts, mask VecVirtual) VecVirtual {
+	y := YMM()
+	VBROADCASTI128(b.from(at), y)
+	VPSRLVQ(shifts, y, y)
 	VPAND(mask, y, y)
 	return y
 }
 
+// highFour shifts the upper half by a nibble.
+func highFour() VecVirtual { return load(words("highFour", 0, 0, 0, 0, 4, 0, 4, 0)) }
+
 // store writes 32 codes.
-func (b block) store(y VecVirtual, at int) { VMOVDQU(y, Mem{Base: b.codes, Disp: at}) }
+func (b block) store(y VecVirtual, at int) {
+	m := b.slot(b.codes, at)
+	if b.width == 256 {
+		m = Mem{Base: b.codes, Index: b.at, Scale: 8, Disp: at}
+	}
+	VMOVDQU(y, m)
+}
+
+// scaleSlot is a place among the integer scales.
+func (b block) scaleSlot(at int) Mem { return Mem{Base: b.scales, Index: b.at, Scale: 2, Disp: at} }
+
+// widen turns F16 scales that unpackers copied into float32: lane i is row i.
+func widen(both bool) {
+	name := "widenAVX2"
+	if both {
+		name = "widenBothAVX2"
+	}
+	TEXT(name, NOSPLIT, "func(d, m *float32, units int)")
+	if both {
+		Doc(name + " makes float32 of the F16 pairs in d, the second ones to m.")
+	} else {
+		Doc(name + " makes float32 of the F16 in the lower halves of d.")
+	}
+	Pragma("noescape")
+	d, m, units := pointer("d"), pointer("m"), pointer("units")
+	// Lower halves of a lane's words first, upper halves after them.
+	split := load(words("splitHalves", 0x05040100, 0x0d0c0908, 0x07060302, 0x0f0e0b0a, 0x05040100, 0x0d0c0908, 0x07060302, 0x0f0e0b0a))
+	loop("loop", units, func() {
+		x, y := YMM(), YMM()
+		VPSHUFB(split, load(Mem{Base: d}), x)
+		VPERMQ(U8(0xd8), x, x)
+		VCVTPH2PS(x.AsX(), y)
+		VMOVUPS(y, Mem{Base: d})
+		if both {
+			h := XMM()
+			VEXTRACTI128(U8(1), x, h)
+			VCVTPH2PS(h, y)
+			VMOVUPS(y, Mem{Base: m})
+		}
+		ADDQ(I32(32), d)
+		ADDQ(I32(32), m)
+	})
+	VZEROUPPER()
+	RET()
+}
 
 // table loads 16 codes into both halves of a register.
 func table(name string, bias int, v ...int) VecVirtual {
@@ -90,7 +174,7 @@ func table(name string, bias int, v ...int) VecVirtual {
 // fifthBits turns the bits of the word at an offset into bit 4 of 32 bytes.
 func (b block) fifthBits(at int, spread, bits, sixteen VecVirtual) VecVirtual {
 	y := YMM()
-	VPBROADCASTD(Mem{Base: b.src, Disp: at}, y)
+	VPBROADCASTD(b.from(at), y)
 	VPSHUFB(spread, y, y)
 	VPAND(bits, y, y)
 	VPCMPEQB(bits, y, y)
@@ -104,17 +188,17 @@ var (
 )
 
 func unpackers32() {
-	var low, eight, values VecVirtual
-	unpacker("Q4_0", 18, 32, func() { low, eight = fill("low4", 15), fill("eight", 8) }, func(b block) {
-		b.scale16(0, b.d)
-		y := b.nibbles(2, low)
+	var low, eight, values, shifts VecVirtual
+	unpacker("Q4_0", 18, 1, 32, func() { shifts, low, eight = highFour(), fill("low4", 15), fill("eight", 8) }, func(b block) {
+		b.scale16(0, false)
+		y := b.nibbles(2, shifts, low)
 		VPADDB(eight, y, y)
 		b.store(y, 0)
 	})
-	unpacker("KMCUQ4", 18, 32, func() { low, eight = fill("low4", 15), fill("eight", 8) }, func(b block) {
-		b.scale16(0, b.d)
+	unpacker("KMCUQ4", 18, 1, 32, func() { low, eight = fill("low4", 15), fill("eight", 8) }, func(b block) {
+		b.scale16(0, false)
 		x, hi, y := XMM(), XMM(), YMM()
-		VMOVDQU(Mem{Base: b.src, Disp: 2}, x)
+		VMOVDQU(b.from(2), x)
 		VPSRLW(U8(4), x, hi)
 		VPAND(low.AsX(), x, x)
 		VPAND(low.AsX(), hi, hi)
@@ -124,44 +208,44 @@ func unpackers32() {
 		VPADDB(eight, y, y)
 		b.store(y, 0)
 	})
-	unpacker("Q4_1", 20, 32, func() { low = fill("low4", 15) }, func(b block) {
-		b.scales16(0)
-		b.store(b.nibbles(4, low), 0)
+	unpacker("Q4_1", 20, 1, 32, func() { shifts, low = highFour(), fill("low4", 15) }, func(b block) {
+		b.scale16(0, false)
+		b.store(b.nibbles(4, shifts, low), 0)
 	})
 	var spread, bits, sixteen VecVirtual
 	five := func() {
-		low, sixteen = fill("low4", 15), fill("sixteen", 16)
+		shifts, low, sixteen = highFour(), fill("low4", 15), fill("sixteen", 16)
 		spread = load(words("spreadBits", 0, 0, 0x01010101, 0x01010101, 0x02020202, 0x02020202, 0x03030303, 0x03030303))
 		bits = load(words("eachBit", 0x08040201, 0x80402010, 0x08040201, 0x80402010, 0x08040201, 0x80402010, 0x08040201, 0x80402010))
 	}
-	unpacker("Q5_0", 22, 32, five, func(b block) {
-		b.scale16(0, b.d)
-		y := b.nibbles(6, low)
+	unpacker("Q5_0", 22, 1, 32, five, func(b block) {
+		b.scale16(0, false)
+		y := b.nibbles(6, shifts, low)
 		VPOR(b.fifthBits(2, spread, bits, sixteen), y, y)
 		b.store(y, 0)
 	})
-	unpacker("Q5_1", 24, 32, five, func(b block) {
-		b.scales16(0)
-		y := b.nibbles(8, low)
+	unpacker("Q5_1", 24, 1, 32, five, func(b block) {
+		b.scale16(0, false)
+		y := b.nibbles(8, shifts, low)
 		VPOR(b.fifthBits(4, spread, bits, sixteen), y, y)
 		b.store(y, 0)
 	})
-	unpacker("Q8_0", 34, 32, func() {}, func(b block) {
-		b.scale16(0, b.d)
+	unpacker("Q8_0", 34, 1, 32, func() {}, func(b block) {
+		b.scale16(0, false)
 		y := YMM()
-		VMOVDQU(Mem{Base: b.src, Disp: 2}, y)
+		VMOVDQU(b.from(2), y)
 		b.store(y, 0)
 	})
-	unpacker("IQ4_NL", 18, 32, func() { low, values = fill("low4", 15), table("iq4Codes", 0, iq4...) }, func(b block) {
-		b.scale16(0, b.d)
-		y := b.nibbles(2, low)
+	unpacker("IQ4_NL", 18, 1, 32, func() { shifts, low, values = highFour(), fill("low4", 15), table("iq4Codes", 0, iq4...) }, func(b block) {
+		b.scale16(0, false)
+		y := b.nibbles(2, shifts, low)
 		VPSHUFB(y, values, y)
 		b.store(y, 0)
 	})
-	unpacker("MXFP4", 17, 32, func() { low, values = fill("low4", 15), table("mxfp4Codes", 16, fp4...) }, func(b block) {
+	unpacker("MXFP4", 17, 1, 32, func() { shifts, low, values = highFour(), fill("low4", 15), table("mxfp4Codes", 16, fp4...) }, func(b block) {
 		// 2^(e-128): the exponent field, but for the two subnormals.
 		e, small, bits := GP32(), GP32(), GP32()
-		MOVBLZX(Mem{Base: b.src}, e)
+		MOVBLZX(b.from(0), e)
 		MOVL(U32(0x00200000), small)
 		LEAL(Mem{Base: small, Index: small, Scale: 1}, bits)
 		CMPL(e, U32(1))
@@ -170,8 +254,8 @@ func unpackers32() {
 		SHLL(U8(23), bits)
 		CMPL(e, U32(2))
 		CMOVLCS(small, bits)
-		MOVL(bits, Mem{Base: b.d})
-		y := b.nibbles(1, low)
+		MOVL(bits, b.slot(b.d, 0))
+		y := b.nibbles(1, shifts, low)
 		VPSHUFB(y, values, y)
 		b.store(y, 0)
 	})
@@ -180,18 +264,18 @@ func unpackers32() {
 // unpackNVFP4 takes two units of 32 values from a block.
 func unpackNVFP4() {
 	var low, values VecVirtual
-	unpacker("NVFP4", 36, 64, func() { low, values = fill("low4", 15), table("fp4Codes", 0, fp4...) }, func(b block) {
+	unpacker("NVFP4", 36, 2, 32, func() { low, values = fill("low4", 15), table("fp4Codes", 0, fp4...) }, func(b block) {
 		scales, e, scale := GP64(), GP32(), GP32()
 		LEAQ(halfUE4M3(), scales)
 		for i := range 4 {
-			MOVBLZX(Mem{Base: b.src, Disp: i}, e)
+			MOVBLZX(b.from(i), e)
 			MOVL(Mem{Base: scales, Index: e.As64(), Scale: 4}, scale)
 			to := []Register{b.d, b.m}[i%2]
-			MOVL(scale, Mem{Base: to, Disp: 32 * (i / 2)})
+			MOVL(scale, b.slot(to, 32*(i/2)))
 		}
 		for i := range 2 {
 			x, hi, y := XMM(), XMM(), YMM()
-			VMOVDQU(Mem{Base: b.src, Disp: 4 + 16*i}, x)
+			VMOVDQU(b.from(4+16*i), x)
 			VPSRLW(U8(4), x, hi)
 			VPUNPCKLQDQ(hi, x, y.AsX())
 			VPUNPCKHQDQ(hi, x, x)
@@ -200,8 +284,6 @@ func unpackNVFP4() {
 			VPSHUFB(y, values, y)
 			b.store(y, 32*i)
 		}
-		ADDQ(I32(32), b.d)
-		ADDQ(I32(32), b.m)
 	})
 }
 
@@ -225,13 +307,13 @@ func halfUE4M3() Mem {
 }
 
 func unpackIQ4_XS() {
-	var low, values VecVirtual
-	unpacker("IQ4_XS", 136, 256, func() { low, values = fill("low4", 15), table("iq4Codes", 0, iq4...) }, func(b block) {
-		b.scale16(0, b.d)
+	var low, values, shifts VecVirtual
+	unpacker("IQ4_XS", 136, 1, 256, func() { shifts, low, values = highFour(), fill("low4", 15), table("iq4Codes", 0, iq4...) }, func(b block) {
+		b.scale16(0, false)
 		// Scale i: 4 bits of a word, 2 of another, each in lane i.
 		s, h := YMM(), YMM()
-		VPBROADCASTD(Mem{Base: b.src, Disp: 4}, s)
-		VPBROADCASTD(Mem{Base: b.src, Disp: 2}, h)
+		VPBROADCASTD(b.from(4), s)
+		VPBROADCASTD(b.from(2), h)
 		VPSRLVD(words("byFours", 0, 4, 8, 12, 16, 20, 24, 28), s, s)
 		VPSRLVD(words("byTwos", 0, 2, 4, 6, 8, 10, 12, 14), h, h)
 		VPAND(eights("low4Int", 15), s, s)
@@ -245,10 +327,10 @@ func unpackIQ4_XS() {
 			y := YMM()
 			VMOVDQU(order, y)
 			VPERMD(s, y, y)
-			VMOVDQU(y, Mem{Base: b.scales, Disp: 32 * i})
+			VMOVDQU(y, b.scaleSlot(32*i))
 		}
 		for i := range 8 {
-			y := b.nibbles(8+16*i, low)
+			y := b.nibbles(8+16*i, shifts, low)
 			VPSHUFB(y, values, y)
 			b.store(y, 32*i)
 		}

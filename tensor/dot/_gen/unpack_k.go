@@ -9,7 +9,7 @@ import (
 // at32 loads 32 bytes.
 func (b block) at32(at int) VecVirtual {
 	y := YMM()
-	VMOVDQU(Mem{Base: b.src, Disp: at}, y)
+	VMOVDQU(b.from(at), y)
 	return y
 }
 
@@ -36,16 +36,16 @@ func (b block) storeScales(s VecVirtual) {
 	VPERMQ(U8(0xd8), s, q)
 	VPUNPCKLWD(q, q, lo)
 	VPUNPCKHWD(q, q, hi)
-	VMOVDQU(lo, Mem{Base: b.scales})
-	VMOVDQU(hi, Mem{Base: b.scales, Disp: 32})
+	VMOVDQU(lo, b.scaleSlot(0))
+	VMOVDQU(hi, b.scaleSlot(32))
 }
 
 func unpackersK() {
 	var low2, low4, mask VecVirtual
-	unpacker("Q2_K", 84, 256, func() { low2, low4 = fill("low2", 3), fill("low4", 15) }, func(b block) {
-		b.scales16(80)
+	unpacker("Q2_K", 84, 1, 256, func() { low2, low4 = fill("low2", 3), fill("low4", 15) }, func(b block) {
+		b.scale16(80, false)
 		x, s, hi := XMM(), XMM(), XMM()
-		VMOVDQU(Mem{Base: b.src}, x)
+		VMOVDQU(b.from(0), x)
 		VPAND(low4.AsX(), x, s)
 		VPSRLW(U8(4), x, hi)
 		VPAND(low4.AsX(), hi, hi)
@@ -53,7 +53,7 @@ func unpackersK() {
 		VPMOVZXBW(s, y)
 		VPMOVZXBW(hi, c)
 		b.storeScales(y)
-		VMOVDQU(c, Mem{Base: b.corr})
+		VMOVDQU(c, b.slot(b.corr, 0))
 		for half := range 2 {
 			q := b.at32(16 + 32*half)
 			for k := range 4 {
@@ -61,12 +61,12 @@ func unpackersK() {
 			}
 		}
 	})
-	unpacker("TQ2_0", 66, 256, func() { low2 = fill("low2", 3) }, func(b block) {
-		b.scale16(64, b.d)
+	unpacker("TQ2_0", 66, 1, 256, func() { low2 = fill("low2", 3) }, func(b block) {
+		b.scale16(64, true)
 		one := load(pairOnes())
-		VMOVDQU(one, Mem{Base: b.scales})
-		VMOVDQU(one, Mem{Base: b.scales, Disp: 32})
-		VMOVDQU(one, Mem{Base: b.corr})
+		VMOVDQU(one, b.scaleSlot(0))
+		VMOVDQU(one, b.scaleSlot(32))
+		VMOVDQU(one, b.slot(b.corr, 0))
 		for half := range 2 {
 			q := b.at32(32 * half)
 			for k := range 4 {
@@ -74,15 +74,15 @@ func unpackersK() {
 			}
 		}
 	})
-	unpacker("Q3_K", 110, 256, func() { low2, mask = fill("low2", 3), fill("four", 4) }, func(b block) {
-		b.scale16(108, b.d)
+	unpacker("Q3_K", 110, 1, 256, func() { low2, mask = fill("low2", 3), fill("four", 4) }, func(b block) {
+		b.scale16(108, true)
 		// Scale j: 4 bits of bytes 0-7, 2 of bytes 8-11.
 		x, h := XMM(), XMM()
-		VMOVQ(Mem{Base: b.src, Disp: 96}, x)
+		VMOVQ(b.from(96), x)
 		VPSHUFD(U8(0x44), x, x)
 		VPSRLVD(words("q3low", 0, 0, 4, 4), x, x)
 		VPAND(eights("low4", 0x0f0f0f0f), x, x)
-		VPBROADCASTD(Mem{Base: b.src, Disp: 104}, h)
+		VPBROADCASTD(b.from(104), h)
 		VPSRLVD(words("q3high", 0, 2, 4, 6), h, h)
 		VPAND(eights("low2", 0x03030303), h, h)
 		VPSLLW(U8(4), h, h)
@@ -92,7 +92,7 @@ func unpackersK() {
 		VPMOVSXBW(x, s)
 		b.storeScales(s)
 		VPSLLW(U8(2), s, s)
-		VMOVDQU(s, Mem{Base: b.corr})
+		VMOVDQU(s, b.slot(b.corr, 0))
 		high := b.at32(0)
 		for half := range 2 {
 			q := b.at32(32 + 32*half)
@@ -103,8 +103,8 @@ func unpackersK() {
 			}
 		}
 	})
-	unpacker("Q4_K", 144, 256, func() { low4 = fill("low4", 15) }, func(b block) {
-		b.scales16(0)
+	unpacker("Q4_K", 144, 1, 256, func() { low4 = fill("low4", 15) }, func(b block) {
+		b.scale16(0, false)
 		b.sixes(4)
 		for p := range 4 {
 			q := b.at32(16 + 32*p)
@@ -112,8 +112,8 @@ func unpackersK() {
 			b.store(shifted(q, 4, 0, low4), 64*p+32)
 		}
 	})
-	unpacker("Q5_K", 176, 256, func() { low4, mask = fill("low4", 15), fill("sixteen", 16) }, func(b block) {
-		b.scales16(0)
+	unpacker("Q5_K", 176, 1, 256, func() { low4, mask = fill("low4", 15), fill("sixteen", 16) }, func(b block) {
+		b.scale16(0, false)
 		b.sixes(4)
 		high := b.at32(16)
 		for p := range 4 {
@@ -125,13 +125,13 @@ func unpackersK() {
 			}
 		}
 	})
-	unpacker("Q6_K", 210, 256, func() { low4, mask = fill("low4", 15), fill("bits45", 0x30) }, func(b block) {
-		b.scale16(208, b.d)
+	unpacker("Q6_K", 210, 1, 256, func() { low4, mask = fill("low4", 15), fill("bits45", 0x30) }, func(b block) {
+		b.scale16(208, true)
 		s := YMM()
-		VPMOVSXBW(Mem{Base: b.src, Disp: 192}, s)
+		VPMOVSXBW(b.from(192), s)
 		b.storeScales(s)
 		VPSLLW(U8(5), s, s)
-		VMOVDQU(s, Mem{Base: b.corr})
+		VMOVDQU(s, b.slot(b.corr, 0))
 		for half := range 2 {
 			high := b.at32(128 + 32*half)
 			for l := range 2 {
@@ -152,7 +152,7 @@ func unpackersK() {
 // others.
 func (b block) sixes(at int) {
 	x, n := XMM(), XMM()
-	VMOVDQU(Mem{Base: b.src, Disp: at}, x)
+	VMOVDQU(b.from(at), x)
 	VPSHUFD(U8(0xaa), x, n)
 	VPSHUFD(U8(0x50), x, x)
 	VPSRLVD(words("sixesShift", 0, 2, 0, 2), x, x)
@@ -168,14 +168,14 @@ func (b block) sixes(at int) {
 	} {
 		s := YMM()
 		VPSHUFB(m, y, s)
-		VMOVDQU(s, Mem{Base: b.scales, Disp: 32 * i})
+		VMOVDQU(s, b.scaleSlot(32*i))
 	}
 	var w [8]uint32
 	for i := range w {
 		w[i] = uint32(8+i)*0x00010001 | none<<8 | none<<24
 	}
 	VPSHUFB(words("minima", w[:]...), y, y)
-	VMOVDQU(y, Mem{Base: b.corr})
+	VMOVDQU(y, b.slot(b.corr, 0))
 }
 
 // twiceTwice takes 4 bytes from the first one on, each to two words that hold
