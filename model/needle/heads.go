@@ -26,6 +26,15 @@ func isHead(name string) bool {
 	return ok && strings.HasSuffix(key, "_head")
 }
 
+// HeadsOf lists the heads that a checkpoint has.
+func HeadsOf(m *model.Model) ([]cact.Head, error) {
+	k, err := ConfigOf(m)
+	if err != nil {
+		return nil, err
+	}
+	return (&archiver{m: m, k: k, used: map[string]bool{}}).heads()
+}
+
 // heads finds the heads that the checkpoint has.
 func (b *archiver) heads() ([]cact.Head, error) {
 	var out []cact.Head

@@ -2,6 +2,7 @@
 package load
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,9 @@ import (
 	"quern/formats/cact"
 	"quern/formats/gguf"
 	"quern/formats/kmcu"
+	"quern/formats/safetensors"
 	"quern/model"
+	checkpoint "quern/model/needle"
 	infer "quern/runtime"
 	"quern/runtime/mapped"
 	"quern/runtime/needle"
@@ -20,8 +23,9 @@ import (
 	"quern/tokenizer"
 )
 
-// Open opens a GGUF file (all shards of a split one), a KMCU file, a .cact archive
-// or a Hugging Face folder. Weights are mapped, not read. Close the model when done.
+// Open opens a GGUF file (all shards of a split one), a KMCU file, a .cact archive,
+// a Needle checkpoint or a Hugging Face folder. Weights are mapped, not read, but for
+// those of checkpoints. Close the model when done.
 func Open(ctx context.Context, path string) (infer.Model, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -34,15 +38,18 @@ func Open(ctx context.Context, path string) (infer.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	head := make([]byte, min(f.Size(), 4))
+	head := make([]byte, min(f.Size(), 9))
 	if err := f.ReadAt(ctx, head, 0); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	if string(head) == "KMCU" {
+	if bytes.HasPrefix(head, []byte("KMCU")) {
 		return openKMCU(ctx, path, f)
 	}
 	if cact.IsCact(head) {
 		return openCact(ctx, path, f)
+	}
+	if len(head) == 9 && head[8] == '{' {
+		return openCheckpoint(ctx, path, f)
 	}
 	// What is none of the formats gets the GGUF reader's error, which tells
 	// other kinds of files apart.
@@ -71,6 +78,24 @@ func openCact(ctx context.Context, path string, f *mapped.File) (infer.Model, er
 		return nil, errors.Join(err, f.Close())
 	}
 	m, err := needle.FromArchive(ctx, a)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	m.Closers = append(m.Closers, f.Close)
+	return m, nil
+}
+
+// openCheckpoint opens a Needle checkpoint, the only safetensors file that is a whole
+// model.
+func openCheckpoint(ctx context.Context, path string, f *mapped.File) (infer.Model, error) {
+	c, err := checkpoint.LoadSafetensors(ctx, filepath.Base(path), f, safetensors.Options{})
+	if err == nil && c == nil {
+		err = fmt.Errorf("%s: %w: weights without their config; open the folder they are in", path, infer.ErrModel)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	m, err := needle.FromCheckpoint(ctx, c)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}

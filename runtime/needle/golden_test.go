@@ -10,6 +10,7 @@ import (
 
 	"quern/formats/cact"
 	"quern/formats/safetensors"
+	checkpoint "quern/model/needle"
 	infer "quern/runtime"
 	"quern/runtime/mapped"
 	"quern/runtime/needle"
@@ -126,6 +127,25 @@ func logits(t testing.TB, s infer.Session, tokens []int32) [][]float32 {
 	return out
 }
 
+// openCheckpoint runs a checkpoint of testdata.
+func openCheckpoint(t testing.TB, name string) *needle.Model {
+	t.Helper()
+	blob, err := tensor.OpenFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { blob.Close() })
+	c, err := checkpoint.LoadSafetensors(t.Context(), name, blob, safetensors.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := needle.FromCheckpoint(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 func session(t testing.TB, m *needle.Model, opt infer.SessionOptions, more needle.Options) infer.Session {
 	t.Helper()
 	s, err := m.NewSessionWith(opt, more)
@@ -164,14 +184,19 @@ func near(t *testing.T, what string, got, want [][]float32, tolerance float64) {
 	}
 }
 
-// TestGeneration2 is the acceptance of the forward pass of generation 2: float64
-// logits on the archives' weights.
+// TestGeneration2 compares with float64 logits, on the archives' weights and on those
+// of the checkpoints.
 func TestGeneration2(t *testing.T) {
 	g := openGolden(t, "needle2-logits.safetensors")
-	for _, c := range []struct{ file, logits string }{
-		{"needle2-a-w4.cact", "a-w4"}, {"needle2-b-w4.cact", "b-w4"}, {"needle2-a-mixed.cact", "a-mixed"},
+	for _, c := range []struct {
+		m      *needle.Model
+		logits string
+	}{
+		{openArchive(t, "needle2-a-w4.cact"), "a-w4"}, {openArchive(t, "needle2-b-w4.cact"), "b-w4"},
+		{openArchive(t, "needle2-a-mixed.cact"), "a-mixed"},
+		{openCheckpoint(t, "needle2-a.safetensors"), "a-float"}, {openCheckpoint(t, "needle2-b.safetensors"), "b-float"},
 	} {
-		s := session(t, openArchive(t, c.file), infer.SessionOptions{}, needle.Options{})
+		s := session(t, c.m, infer.SessionOptions{}, needle.Options{})
 		near(t, c.logits, logits(t, s, g.tokens(t, "tokens")), g.rows(t, c.logits), 1e-4)
 	}
 }
@@ -180,22 +205,24 @@ func TestGeneration2(t *testing.T) {
 // keys and values.
 func TestGeneration3(t *testing.T) {
 	for _, name := range []string{"needle3-b"} {
-		g, m := openGolden(t, name+"-logits.safetensors"), openArchive(t, name+".cact")
+		g, archive, float := openGolden(t, name+"-logits.safetensors"), openArchive(t, name+".cact"), openCheckpoint(t, name+".safetensors")
 		for _, c := range []struct {
+			m              *needle.Model
 			tokens, prefix string
 			opt            needle.Options
 		}{
-			{"tokens", "archive", needle.Options{Window: -1}},
-			{"w4a8.tokens", "w4a8", needle.Options{Round8: true}},
-			{"w4a8kv8.tokens", "w4a8kv8", needle.Options{Round8: true, KV8: true}},
+			{float, "tokens", "checkpoint", needle.Options{Window: -1}},
+			{archive, "tokens", "archive", needle.Options{Window: -1}},
+			{archive, "w4a8.tokens", "w4a8", needle.Options{Round8: true}},
+			{archive, "w4a8kv8.tokens", "w4a8kv8", needle.Options{Round8: true, KV8: true}},
 		} {
 			what := name + " " + c.prefix
 			tokens := g.tokens(t, c.tokens)
-			near(t, what, logits(t, session(t, m, infer.SessionOptions{}, c.opt), tokens), g.rows(t, c.prefix+".logits"), 2e-5)
+			near(t, what, logits(t, session(t, c.m, infer.SessionOptions{}, c.opt), tokens), g.rows(t, c.prefix+".logits"), 2e-5)
 			if name != "needle3-a" {
 				continue
 			}
-			r, err := m.Read(t.Context(), tokens, infer.SessionOptions{}, c.opt)
+			r, err := c.m.Read(t.Context(), tokens, infer.SessionOptions{}, c.opt)
 			if err != nil {
 				t.Fatal(err)
 			}

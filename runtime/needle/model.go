@@ -6,7 +6,10 @@ import (
 	"fmt"
 
 	"quern/formats/cact"
+	"quern/model"
+	checkpoint "quern/model/needle"
 	infer "quern/runtime"
+	"quern/tensor"
 )
 
 // Model is a Needle model that can be run.
@@ -63,6 +66,42 @@ func FromArchive(ctx context.Context, f *cact.File) (*Model, error) {
 		if m.tok, err = NewTokenizer(t); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.Name, err)
 		}
+	}
+	return m, nil
+}
+
+// FromCheckpoint makes a model of a checkpoint, whose weights are read into memory
+// as float32. It has no tokenizer. Nothing is quantized: with rounded activations it
+// computes what an archive with perfect weights would.
+func FromCheckpoint(ctx context.Context, c *model.Model) (*Model, error) {
+	k, err := checkpoint.ConfigOf(c)
+	if err != nil {
+		return nil, err
+	}
+	heads, err := checkpoint.HeadsOf(c)
+	if err != nil {
+		return nil, err
+	}
+	tensors, err := checkpoint.Reference(c)
+	if err != nil {
+		return nil, err
+	}
+	byName := make(map[string]*tensor.Tensor, len(tensors))
+	for _, t := range tensors {
+		byName[t.Name] = t
+	}
+	find := func(name string) (entry, bool) {
+		t := byName[name]
+		return entry{t: t}, t != nil
+	}
+	m, err := newModel(ctx, c.Name, k.Header(), heads, find)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Name, err)
+	}
+	for _, t := range c.Tensors {
+		n, _ := t.Shape.Values()
+		m.info.Params += n
+		m.info.Bytes += t.Bytes()
 	}
 	return m, nil
 }
