@@ -55,11 +55,19 @@ func FromAdapter(f *safetensors.File) (*Adapter, error) {
 	if !scaled {
 		return nil, bad("its metadata has no scale")
 	}
-	for _, t := range f.Tensors {
-		path, isLora := strings.CutPrefix(t.Name, "lora/")
+	return a, a.add(f.Tensors, "lora/")
+}
+
+// add takes tensors PREFIX PATH/A and PREFIX PATH/B.
+func (a *Adapter) add(ts []*tensor.Tensor, prefix string) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%s: %w: "+format, append([]any{a.Name, ErrAdapter}, args...)...)
+	}
+	for _, t := range ts {
+		path, isLora := strings.CutPrefix(t.Name, prefix)
 		i := strings.LastIndexByte(path, '/')
 		if !isLora || i <= 0 || path[i:] != "/A" && path[i:] != "/B" {
-			return nil, bad("tensor %s; lora/PATH/A and lora/PATH/B are wanted", t.Name)
+			return bad("tensor %s; %sPATH/A and %sPATH/B are wanted", t.Name, prefix, prefix)
 		}
 		p := a.Parts[path[:i]]
 		if path[i+1] == 'A' {
@@ -70,9 +78,9 @@ func FromAdapter(f *safetensors.File) (*Adapter, error) {
 		a.Parts[path[:i]] = p
 	}
 	if len(a.Parts) == 0 {
-		return nil, bad("it has no tensors")
+		return bad("it has no tensors")
 	}
-	return a, nil
+	return nil
 }
 
 // Merge adds an adapter to a checkpoint: kernel += scale * A @ B, layer by layer,

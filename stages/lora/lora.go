@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"quern/formats/pickle"
 	"quern/formats/safetensors"
 	"quern/model"
 	"quern/model/needle"
@@ -36,19 +37,7 @@ func (s *Stage) PlanWith(ctx context.Context, in *model.Model, sources []*pipeli
 		if src.Content == nil {
 			return nil, fmt.Errorf("%w: source %s is a model, an adapter is needed", needle.ErrAdapter, src.Name)
 		}
-		opt := safetensors.Options{Source: src.Name}
-		file := src.Name
-		if len(src.Files) == 1 {
-			file = src.Files[0].Path
-			if sha := src.Files[0].SHA256; sha != "" {
-				opt.Key = tensor.Derive("file", sha)
-			}
-		}
-		f, err := safetensors.Open(ctx, file, src.Content, opt)
-		if err != nil {
-			return nil, pipeline.SourceFault(err)
-		}
-		a, err := needle.FromAdapter(f)
+		a, err := read(ctx, src)
 		if err != nil {
 			return nil, pipeline.SourceFault(err)
 		}
@@ -58,4 +47,27 @@ func (s *Stage) PlanWith(ctx context.Context, in *model.Model, sources []*pipeli
 		return needle.Merge(in, a)
 	}
 	return s.Plan(ctx, in)
+}
+
+// read opens an adapter, a safetensors file or a pickle.
+func read(ctx context.Context, src *pipeline.Source) (*needle.Adapter, error) {
+	file, key := src.Name, tensor.Key{}
+	if len(src.Files) == 1 {
+		file = src.Files[0].Path
+		if sha := src.Files[0].SHA256; sha != "" {
+			key = tensor.Derive("file", sha)
+		}
+	}
+	head := make([]byte, min(4, src.Content.Size()))
+	if err := src.Content.ReadAt(ctx, head, 0); err != nil {
+		return nil, err
+	}
+	if pickle.IsPickle(head) {
+		return needle.AdapterFromPickle(ctx, file, src.Content, pickle.Options{Source: src.Name, Key: key})
+	}
+	f, err := safetensors.Open(ctx, file, src.Content, safetensors.Options{Source: src.Name, Key: key})
+	if err != nil {
+		return nil, err
+	}
+	return needle.FromAdapter(f)
 }

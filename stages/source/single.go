@@ -2,8 +2,11 @@ package source
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 
 	"quern/formats/cact"
+	"quern/formats/pickle"
 	"quern/formats/safetensors"
 	"quern/model"
 	"quern/model/needle"
@@ -20,8 +23,14 @@ func loadSingle(ctx context.Context, head []byte, name string, content tensor.Bl
 	switch {
 	case cact.IsCact(head):
 		return model.LoadCact(ctx, name, content, cact.Options{Source: source, Key: key})
-	case len(head) == headBytes && head[8] == '{':
+	case len(head) == headBytes && head[8] == '{' && binary.LittleEndian.Uint64(head) < uint64(content.Size()):
 		return needle.LoadSafetensors(ctx, name, content, safetensors.Options{Source: source, Key: key, MaxHeader: h.Max})
+	case pickle.IsPickle(head):
+		m, err := needle.LoadPickle(ctx, name, content, pickle.Options{Source: source, Key: key})
+		if errors.Is(err, pickle.ErrNotPickle) {
+			return nil, nil // some other zip archive
+		}
+		return m, err
 	}
 	return nil, nil
 }
