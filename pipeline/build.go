@@ -174,7 +174,7 @@ func (b *build) run(ctx context.Context) (*Result, error) {
 func (b *build) planOptions() PlanOptions {
 	o := PlanOptions{WorkOptions: WorkOptions{Jobs: b.opt.Jobs, Memory: b.opt.Memory, Events: b.opt.Events}, NoCache: b.opt.NoCache}
 	if b.keeping() {
-		o.Store = b.opt.Store
+		o.Store, o.held = b.opt.Store, true
 	}
 	return o
 }

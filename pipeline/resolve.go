@@ -44,6 +44,8 @@ type PlanOptions struct {
 	WorkOptions
 	Store   Store // nil keeps nothing
 	NoCache bool  // take nothing from the store
+
+	held bool // nothing is removed from the store meanwhile
 }
 
 // ProductKind is the Kind of a Source that a step made.
@@ -84,7 +86,7 @@ func (st PlacedStage) productName(i int) string {
 	if st.ID != "" {
 		return st.ID
 	}
-	return fmt.Sprintf("step %d", i+1)
+	return fmt.Sprintf("step-%d", i+1)
 }
 
 // resolve makes or finds the product of a stage and puts it beside the sources.
@@ -172,11 +174,13 @@ func (p *Plan) keepProduct(ctx context.Context, i int, name string, prod *Produc
 	if p.opt.Store == nil || prod.Key.IsZero() {
 		return nil
 	}
-	release, err := p.opt.Store.Hold(ctx)
-	if err != nil {
-		return err
+	if !p.opt.held {
+		release, err := p.opt.Store.Hold(ctx)
+		if err != nil {
+			return err
+		}
+		defer release()
 	}
-	defer release()
 	w, err := p.opt.Store.NewBlob(ctx, int64(len(b)))
 	if err != nil {
 		return err

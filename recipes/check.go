@@ -33,6 +33,9 @@ func checkQuantize(c *checker, v any, n *node, path string) {
 			}
 		}
 	}
+	if q.Types != nil && q.Budget == 0 && q.BitsPerWeight == 0 {
+		c.errorf(n.get("types").pos, join(path, "types"), "is unused: it goes with budget or bits-per-weight")
+	}
 	if q.IncludeWeights != nil && q.ExcludeWeights != nil {
 		c.errorf(n.get("exclude-weights").pos, join(path, "exclude-weights"), "include-weights and exclude-weights exclude each other; write one of them")
 	}

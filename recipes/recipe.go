@@ -156,7 +156,12 @@ type Quantize struct {
 	// AllowRequantize lets a source tensor that is quantized already be
 	// quantized again, with the errors of both.
 	AllowRequantize bool
-	LeaveOutput     bool // the output head stays as it is
+	// Budget bounds the file in bytes, BitsPerWeight its tensors; either picks
+	// types per tensor by measured error, from Types if given.
+	Budget        int64
+	BitsPerWeight float64
+	Types         []string
+	LeaveOutput   bool // the output head stays as it is
 	// IncludeWeights and ExcludeWeights name parts of tensor names whose
 	// importance weights are used alone, or not at all.
 	IncludeWeights []string

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -225,14 +226,37 @@ func (im *importance) weightsFor(t *tensor.Tensor, to tensor.Type) ([]float32, t
 	if w == nil {
 		return nil, tensor.Key{}
 	}
+	if n := deadGroups(to, w, int(t.Shape.RowLen())); n > 0 {
+		im.dead = append(im.dead, fmt.Sprintf("%s (%d)", t.Name, n))
+	}
+	return w, tensor.Derive("imatrix.v1", digest.Of(floatBytes(w)).Hex())
+}
+
+// weightsOf gives a tensor's weights, nil where there are none.
+func (im *importance) weightsOf(name string) []float32 {
+	if im == nil {
+		return nil
+	}
+	return im.sets[name]
+}
+
+// key identifies all the weights together.
+func (im *importance) key() tensor.Key {
+	names := slices.Sorted(maps.Keys(im.sets))
+	h := digest.New()
+	for _, n := range names {
+		fmt.Fprintf(h, "%q %d\n", n, len(im.sets[n]))
+		h.Write(floatBytes(im.sets[n]))
+	}
+	return tensor.Derive("imatrix.v1", digest.Sum(h).Hex())
+}
+
+func floatBytes(w []float32) []byte {
 	b := make([]byte, 4*len(w))
 	for i, v := range w {
 		binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(v))
 	}
-	if n := deadGroups(to, w, int(t.Shape.RowLen())); n > 0 {
-		im.dead = append(im.dead, fmt.Sprintf("%s (%d)", t.Name, n))
-	}
-	return w, tensor.Derive("imatrix.v1", digest.Of(b).Hex())
+	return b
 }
 
 func deadGroups(to tensor.Type, w []float32, row int) int64 {

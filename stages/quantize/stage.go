@@ -43,6 +43,7 @@ type Stage struct {
 	o Options
 
 	tensorTypes []tensorType
+	types       []tensor.Type // what a budget chooses from, nil for the ladder
 	ft          ftype
 	pure        bool
 	strict      bool // no fallback but the recipe's
@@ -80,6 +81,10 @@ func New(p recipes.Quantize) (*Stage, error) {
 		}
 		s.ft, s.pure, s.strict = ft, true, true
 		s.ft.def = t
+	} else if s.budgeted() {
+		if err := s.newBudget(); err != nil {
+			return nil, err
+		}
 	} else if s.ft, err = presetByName(p.Preset); err != nil {
 		return nil, err
 	}
@@ -135,31 +140,10 @@ func (s *Stage) Plan(ctx context.Context, in *model.Model) (*model.Model, error)
 
 // PlanWith is Plan with the sources that the importance matrix is one of.
 func (s *Stage) PlanWith(ctx context.Context, in *model.Model, sources []*pipeline.Source) (*model.Model, error) {
-	var im *importance
-	var err error
 	s.blind = nil
-	if s.p.Imatrix != "" {
-		if im, err = readImportance(ctx, s.p, sources); err != nil {
-			return nil, err
-		}
-		if !im.choose(s.p) {
-			im = nil
-		}
-	}
-	if in.Form == model.HF {
-		g, err := convert.ToGGUF(ctx, in, convert.Options{OutType: s.intermediate()})
-		if err != nil {
-			return nil, pipeline.SourceFault(err)
-		}
-		in = g
-	}
-	if in.Form != model.GGUF {
-		return nil, fmt.Errorf("a %s model cannot be quantized again; start from its source", in.Form)
-	}
-	if im != nil {
-		if err := im.lay(in, s.p); err != nil {
-			return nil, err
-		}
+	in, im, err := s.prepared(ctx, in, sources)
+	if err != nil {
+		return nil, err
 	}
 	layers := 0
 	if s.o.Prune != nil {
@@ -173,6 +157,17 @@ func (s *Stage) PlanWith(ctx context.Context, in *model.Model, sources []*pipeli
 	picks, err := s.assign(in, order, im != nil)
 	if err != nil {
 		return nil, err
+	}
+	ft := s.ft
+	if s.budgeted() {
+		c, err := chosen(ctx, sources)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.apply(in, order, picks); err != nil {
+			return nil, err
+		}
+		ft = commonType(in, order, picks)
 	}
 	ts := make([]*tensor.Tensor, 0, len(order))
 	infos := make([]model.PlanInfo, 0, len(order))
@@ -194,7 +189,7 @@ func (s *Stage) PlanWith(ctx context.Context, in *model.Model, sources []*pipeli
 		}
 		ts, infos = append(ts, t), append(infos, info)
 	}
-	meta, notes, err := s.metadata(in)
+	meta, notes, err := s.metadata(in, ft)
 	if err != nil {
 		return nil, err
 	}
@@ -218,6 +213,37 @@ func (s *Stage) PlanWith(ctx context.Context, in *model.Model, sources []*pipeli
 		notes = append(notes, model.Note{Text: fmt.Sprintf("%d tensors need an importance matrix, such as %s: give one with --imatrix", len(s.blind), s.blind[0])})
 	}
 	return in.WithMeta(meta).WithPlan(ts, infos).WithNotes(notes...), nil
+}
+
+// prepared gives the model in GGUF form and the importance matrix laid against
+// it, nil without one.
+func (s *Stage) prepared(ctx context.Context, in *model.Model, sources []*pipeline.Source) (*model.Model, *importance, error) {
+	var im *importance
+	var err error
+	if s.p.Imatrix != "" {
+		if im, err = readImportance(ctx, s.p, sources); err != nil {
+			return nil, nil, err
+		}
+		if !im.choose(s.p) {
+			im = nil
+		}
+	}
+	if in.Form == model.HF {
+		g, err := convert.ToGGUF(ctx, in, convert.Options{OutType: s.intermediate()})
+		if err != nil {
+			return nil, nil, pipeline.SourceFault(err)
+		}
+		in = g
+	}
+	if in.Form != model.GGUF {
+		return nil, nil, fmt.Errorf("a %s model cannot be quantized again; start from its source", in.Form)
+	}
+	if im != nil {
+		if err := im.lay(in, s.p); err != nil {
+			return nil, nil, err
+		}
+	}
+	return in, im, nil
 }
 
 // pick is the decision for one tensor; an invalid type leaves it as it is.
@@ -466,8 +492,8 @@ func mixModelOf(in *model.Model) (mixModel, error) {
 }
 
 // metadata is that of the input with llama-quantize's changes.
-func (s *Stage) metadata(in *model.Model) (*gguf.Metadata, []model.Note, error) {
-	id := s.ft.id
+func (s *Stage) metadata(in *model.Model, ft ftype) (*gguf.Metadata, []model.Note, error) {
+	id := ft.id
 	if s.o.Copy {
 		var err error
 		if id, err = copiedType(in); err != nil {
