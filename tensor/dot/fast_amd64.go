@@ -138,6 +138,14 @@ func sumSingle(k kind, acc *[8]float32, t *tile, p piece, units int) {
 	}
 }
 
+func turn(acc *[64]float32) {
+	if useAVX2 {
+		turnAVX2(&acc[0])
+		return
+	}
+	turnScalar(acc)
+}
+
 // vectorDecodes reports whether unpacking and expandRow are faster than the
 // decoder. They give the same values.
 func vectorDecodes(t tensor.Type) bool {

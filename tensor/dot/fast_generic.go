@@ -26,6 +26,8 @@ func sumSingle(k kind, acc *[8]float32, t *tile, p piece, units int) {
 	sumSingleScalar(k, acc, t, p, units)
 }
 
+func turn(acc *[64]float32) { turnScalar(acc) }
+
 func vectorDecodes(tensor.Type) bool { return false }
 
 func expandRow(*family, []float32, *tile) {}

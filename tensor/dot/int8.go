@@ -68,14 +68,16 @@ func (k *Kernel) mulInt8(dst []float32, stride int, w []byte, b *Batch, s *Scrat
 				sumSingle(f.kind, (*[8]float32)(s.acc[64*b.groups:]), t, b.piece(b.groups, u, units, 1), units)
 			}
 		}
-		for tok := range b.groups * lanes {
-			if tok >= b.rows {
-				break
-			}
-			acc := (*[64]float32)(s.acc[tok/lanes*64:])
-			out := dst[tok*stride+r:][:n]
-			for i := range out {
-				out[i] = number(acc[i*lanes+tok%lanes])
+		for g := range b.groups {
+			acc := (*[64]float32)(s.acc[64*g:])
+			turn(acc)
+			for lane := range min(b.rows-g*lanes, lanes) {
+				out, sums := dst[(g*lanes+lane)*stride+r:][:n], (*[lanes]float32)(acc[lane*lanes:])
+				if n == lanes {
+					*(*[lanes]float32)(out) = *sums
+					continue
+				}
+				copy(out, sums[:])
 			}
 		}
 		if single {
@@ -84,6 +86,15 @@ func (k *Kernel) mulInt8(dst []float32, stride int, w []byte, b *Batch, s *Scrat
 				out[i] = number(s.acc[64*b.groups+i])
 			}
 		}
+	}
+}
+
+// turnScalar gives the sums of 8 weight rows with 8 activation rows the order of
+// results, those of an activation row together, and NaNs their bits.
+func turnScalar(acc *[64]float32) {
+	from := *acc
+	for i, v := range from {
+		acc[i%lanes*lanes+i/lanes] = number(v)
 	}
 }
 

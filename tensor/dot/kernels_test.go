@@ -211,6 +211,19 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+func TestTurn(t *testing.T) {
+	rng := rand.New(rand.NewPCG(23, 24))
+	for range 100 {
+		got := [64]float32(activations(rng, 64))
+		want := got
+		turn(&got)
+		turnScalar(&want)
+		if err := sameBits(got[:], want[:]); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestQuantizers(t *testing.T) {
 	rng := rand.New(rand.NewPCG(15, 16))
 	for range 5000 {

@@ -82,6 +82,11 @@ func groupSigned256AVX2(acc *float32, codes *byte, d *float32, m *float32, scale
 //go:noescape
 func singleSigned256AVX2(acc *float32, codes *byte, d *float32, m *float32, scales *uint32, corr *int16, a *int8, da *float32, pairs *int16, units int)
 
+// turnAVX2 is turnScalar.
+//
+//go:noescape
+func turnAVX2(acc *float32)
+
 // widenAVX2 makes float32 of the F16 in the lower halves of d.
 //
 //go:noescape

@@ -29,6 +29,7 @@ func main() {
 			single256(k)
 		}
 	}
+	turn()
 	widen(false)
 	widen(true)
 	unpackers32()
