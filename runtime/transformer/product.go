@@ -2,12 +2,10 @@ package transformer
 
 import (
 	"context"
-	"runtime"
-	"sync"
-	"sync/atomic"
 
 	infer "quern/runtime"
 	"quern/runtime/num"
+	"quern/runtime/parallel"
 	"quern/tensor/dot"
 )
 
@@ -18,59 +16,13 @@ type team struct {
 }
 
 func newTeam(jobs int) *team {
-	if jobs <= 0 {
-		jobs = runtime.GOMAXPROCS(0)
-	}
-	return &team{make([]scratch, jobs)}
+	return &team{make([]scratch, parallel.Jobs(jobs))}
 }
 
 // each runs f for 0 to n-1, in any order, and gives the error of the lowest that
 // failed.
 func (t *team) each(ctx context.Context, n int, f func(i int, s *scratch) error) error {
-	workers := min(len(t.scratch), n)
-	if workers <= 1 {
-		for i := range n {
-			if err := context.Cause(ctx); err != nil {
-				return err
-			}
-			if err := f(i, &t.scratch[0]); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	var next atomic.Int64
-	var mu sync.Mutex
-	var first error
-	failed := n
-	work := func(s *scratch) {
-		for {
-			i := int(next.Add(1)) - 1
-			if i >= n {
-				return
-			}
-			err := context.Cause(ctx)
-			if err == nil {
-				err = f(i, s)
-			}
-			if err != nil {
-				next.Store(int64(n))
-				mu.Lock()
-				if i < failed {
-					first, failed = err, i
-				}
-				mu.Unlock()
-				return
-			}
-		}
-	}
-	var wg sync.WaitGroup
-	for w := 1; w < workers; w++ {
-		wg.Go(func() { work(&t.scratch[w]) })
-	}
-	work(&t.scratch[0])
-	wg.Wait()
-	return first
+	return parallel.Each(ctx, len(t.scratch), n, func(i, worker int) error { return f(i, &t.scratch[worker]) })
 }
 
 // activations are rows that enter matrices: rows of n values one after another.
