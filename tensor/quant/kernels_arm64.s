@@ -490,149 +490,149 @@ q8Number:
 
 // func encodeQ4_0SIMD(dst *byte, src *float32, blocks int)
 TEXT ·encodeQ4_0SIMD(SB), NOSPLIT, $0-24
+	MOVD $-0x7fbfdfeff7fbfdff, R0
+	WORD $0x4e080c01 // dup v1.2d, x0
 	MOVD dst+0(FP), R4
 	MOVD src+8(FP), R3
 	MOVD blocks+16(FP), R2
-	WORD $0x6f046418 // mvni v24.4s, #0x80, lsl #24
+	WORD $0x6f046419 // mvni v25.4s, #0x80, lsl #24
 	MOVD $0x41080000, R0
-	WORD $0x4e040c17 // dup v23.4s, w0
+	WORD $0x4e040c18 // dup v24.4s, w0
 	MOVD $0xf0f0f0f, R0
-	WORD $0x4e040c16 // dup v22.4s, w0
+	WORD $0x4e040c17 // dup v23.4s, w0
 	MOVD $0x3f800000, R0
-	WORD $0x1e270015 // fmov s21, w0
+	WORD $0x1e270016 // fmov s22, w0
 	MOVD $0xbe000000, R0
-	WORD $0x1e270014 // fmov s20, w0
+	WORD $0x1e270015 // fmov s21, w0
 	CBZ R2, q4Done
 
 q4Loop:
-	FLDPQ (R3), (F19, F0)
-	WORD $0x4e331f12 // and v18.16b, v24.16b, v19.16b
-	WORD $0x4e201f11 // and v17.16b, v24.16b, v0.16b
-	FLDPQ 32(R3), (F16, F15)
-	WORD $0x4e301f0e // and v14.16b, v24.16b, v16.16b
-	WORD $0x4e2f1f0d // and v13.16b, v24.16b, v15.16b
-	FLDPQ 64(R3), (F12, F11)
-	WORD $0x4e2c1f0a // and v10.16b, v24.16b, v12.16b
-	WORD $0x4e2b1f09 // and v9.16b, v24.16b, v11.16b
-	FLDPQ 96(R3), (F8, F7)
-	WORD $0x4e281f06 // and v6.16b, v24.16b, v8.16b
-	WORD $0x4e271f05 // and v5.16b, v24.16b, v7.16b
+	FLDPQ (R3), (F20, F0)
+	WORD $0x4e341f33 // and v19.16b, v25.16b, v20.16b
+	WORD $0x4e201f32 // and v18.16b, v25.16b, v0.16b
+	FLDPQ 32(R3), (F17, F16)
+	WORD $0x4e311f2f // and v15.16b, v25.16b, v17.16b
+	WORD $0x4e301f2e // and v14.16b, v25.16b, v16.16b
+	FLDPQ 64(R3), (F13, F12)
+	WORD $0x4e2d1f2b // and v11.16b, v25.16b, v13.16b
+	WORD $0x4e2c1f2a // and v10.16b, v25.16b, v12.16b
+	FLDPQ 96(R3), (F9, F8)
+	WORD $0x4e291f27 // and v7.16b, v25.16b, v9.16b
+	WORD $0x4e281f26 // and v6.16b, v25.16b, v8.16b
+	WORD $0x4eb365e5 // smax v5.4s, v15.4s, v19.4s
 	WORD $0x4eb265c4 // smax v4.4s, v14.4s, v18.4s
-	WORD $0x4eb165a3 // smax v3.4s, v13.4s, v17.4s
+	WORD $0x4eab64e3 // smax v3.4s, v7.4s, v11.4s
 	WORD $0x4eaa64c2 // smax v2.4s, v6.4s, v10.4s
-	WORD $0x4ea964a1 // smax v1.4s, v5.4s, v9.4s
+	WORD $0x4ea364a5 // smax v5.4s, v5.4s, v3.4s
 	WORD $0x4ea26484 // smax v4.4s, v4.4s, v2.4s
-	WORD $0x4ea16463 // smax v3.4s, v3.4s, v1.4s
-	WORD $0x4ea31c62 // mov v2.16b, v3.16b
-	WORD $0x4ea41c81 // mov v1.16b, v4.16b
+	WORD $0x4ea41c83 // mov v3.16b, v4.16b
+	WORD $0x4ea51ca2 // mov v2.16b, v5.16b
+	WORD $0x4ea364a5 // smax v5.4s, v5.4s, v3.4s
 	WORD $0x4ea26484 // smax v4.4s, v4.4s, v2.4s
-	WORD $0x4ea16463 // smax v3.4s, v3.4s, v1.4s
+	WORD $0x6e0540a3 // ext v3.16b, v5.16b, v5.16b, #8
 	WORD $0x6e044082 // ext v2.16b, v4.16b, v4.16b, #8
-	WORD $0x6e034061 // ext v1.16b, v3.16b, v3.16b, #8
+	WORD $0x4ea364a5 // smax v5.4s, v5.4s, v3.4s
 	WORD $0x4ea26484 // smax v4.4s, v4.4s, v2.4s
-	WORD $0x4ea16463 // smax v3.4s, v3.4s, v1.4s
+	WORD $0x4ea008a3 // rev64 v3.4s, v5.4s
 	WORD $0x4ea00882 // rev64 v2.4s, v4.4s
-	WORD $0x4ea00861 // rev64 v1.4s, v3.4s
+	WORD $0x4ea364a5 // smax v5.4s, v5.4s, v3.4s
 	WORD $0x4ea26484 // smax v4.4s, v4.4s, v2.4s
-	WORD $0x4ea16463 // smax v3.4s, v3.4s, v1.4s
+	WORD $0x6eb38cb3 // cmeq v19.4s, v5.4s, v19.4s
 	WORD $0x6eb28c92 // cmeq v18.4s, v4.4s, v18.4s
-	WORD $0x6eb18c71 // cmeq v17.4s, v3.4s, v17.4s
+	WORD $0x6eaf8caf // cmeq v15.4s, v5.4s, v15.4s
 	WORD $0x6eae8c8e // cmeq v14.4s, v4.4s, v14.4s
-	WORD $0x6ead8c6d // cmeq v13.4s, v3.4s, v13.4s
+	WORD $0x6eab8cab // cmeq v11.4s, v5.4s, v11.4s
 	WORD $0x6eaa8c8a // cmeq v10.4s, v4.4s, v10.4s
-	WORD $0x6ea98c69 // cmeq v9.4s, v3.4s, v9.4s
+	WORD $0x6ea78ca7 // cmeq v7.4s, v5.4s, v7.4s
 	WORD $0x6ea68c86 // cmeq v6.4s, v4.4s, v6.4s
-	WORD $0x6ea58c65 // cmeq v5.4s, v3.4s, v5.4s
+	WORD $0x0e614a73 // sqxtn v19.4h, v19.4s
+	WORD $0x4e6149f3 // sqxtn2 v19.8h, v15.4s
 	WORD $0x0e614a52 // sqxtn v18.4h, v18.4s
 	WORD $0x4e6149d2 // sqxtn2 v18.8h, v14.4s
-	WORD $0x0e614a31 // sqxtn v17.4h, v17.4s
-	WORD $0x4e6149b1 // sqxtn2 v17.8h, v13.4s
+	WORD $0x0e61496b // sqxtn v11.4h, v11.4s
+	WORD $0x4e6148eb // sqxtn2 v11.8h, v7.4s
 	WORD $0x0e61494a // sqxtn v10.4h, v10.4s
 	WORD $0x4e6148ca // sqxtn2 v10.8h, v6.4s
-	WORD $0x0e614929 // sqxtn v9.4h, v9.4s
-	WORD $0x4e6148a9 // sqxtn2 v9.8h, v5.4s
+	WORD $0x0e214a73 // sqxtn v19.8b, v19.8h
+	WORD $0x4e214973 // sqxtn2 v19.16b, v11.8h
 	WORD $0x0e214a52 // sqxtn v18.8b, v18.8h
 	WORD $0x4e214952 // sqxtn2 v18.16b, v10.8h
-	WORD $0x0e214a31 // sqxtn v17.8b, v17.8h
-	WORD $0x4e214931 // sqxtn2 v17.16b, v9.8h
-	WORD $0x4e913a41 // zip1 v1.4s, v18.4s, v17.4s
-	WORD $0x4e917a51 // zip2 v17.4s, v18.4s, v17.4s
-	WORD $0x4ea11c32 // mov v18.16b, v1.16b
-	MOVD $-0x7fbfdfeff7fbfdff, R0
-	WORD $0x4e080c01 // dup v1.2d, x0
-	WORD $0x4e20aa42 // cmlt v2.16b, v18.16b, #0
+	WORD $0x4e923a62 // zip1 v2.4s, v19.4s, v18.4s
+	WORD $0x4e927a72 // zip2 v18.4s, v19.4s, v18.4s
+	WORD $0x4ea21c53 // mov v19.16b, v2.16b
+	WORD $0x4e20aa62 // cmlt v2.16b, v19.16b, #0
 	WORD $0x4e211c42 // and v2.16b, v2.16b, v1.16b
-	WORD $0x4e20aa23 // cmlt v3.16b, v17.16b, #0
-	WORD $0x4e211c61 // and v1.16b, v3.16b, v1.16b
-	WORD $0x4e21bc41 // addp v1.16b, v2.16b, v1.16b
-	WORD $0x4e21bc21 // addp v1.16b, v1.16b, v1.16b
-	WORD $0x4e21bc21 // addp v1.16b, v1.16b, v1.16b
-	WORD $0x1e260020 // fmov w0, s1
+	WORD $0x4e20aa43 // cmlt v3.16b, v18.16b, #0
+	WORD $0x4e211c63 // and v3.16b, v3.16b, v1.16b
+	WORD $0x4e23bc42 // addp v2.16b, v2.16b, v3.16b
+	WORD $0x4e22bc42 // addp v2.16b, v2.16b, v2.16b
+	WORD $0x4e22bc42 // addp v2.16b, v2.16b, v2.16b
+	WORD $0x1e260040 // fmov w0, s2
 	RBITW R0, R0
 	CLZW R0, R0
 	ADD R0<<2, R3, R0
-	FMOVS (R0), F1
-	WORD $0x1e210a81 // fmul s1, s20, s1
-	WORD $0x4eb41e82 // mov v2.16b, v20.16b
-	WORD $0x6e040422 // mov v2.s[0], v1.s[0]
-	WORD $0x0e216841 // fcvtn v1.4h, v2.4s
-	WORD $0x0e023c20 // umov w0, v1.h[0]
+	FMOVS (R0), F2
+	WORD $0x1e220aa2 // fmul s2, s21, s2
+	WORD $0x4eb51ea3 // mov v3.16b, v21.16b
+	WORD $0x6e040443 // mov v3.s[0], v2.s[0]
+	WORD $0x0e216862 // fcvtn v2.4h, v3.4s
+	WORD $0x0e023c40 // umov w0, v2.h[0]
 	MOVH R0, (R4)
-	WORD $0x1e260041 // fmov w1, s2
+	WORD $0x1e260061 // fmov w1, s3
 	ANDW $0x7fffffff, R1, R1
 	SUBW $0x200001, R1, R0
 	CMPW $0x7f5fffff, R0
 	BHS q4Odd
-	WORD $0x1e221aa1 // fdiv s1, s21, s2
-	WORD $0x4eb51ea2 // mov v2.16b, v21.16b
-	WORD $0x6e040422 // mov v2.s[0], v1.s[0]
-	WORD $0x4e040442 // dup v2.4s, v2.s[0]
-	WORD $0x4ea21c41 // mov v1.16b, v2.16b
+	WORD $0x1e231ac2 // fdiv s2, s22, s3
+	WORD $0x4eb61ec3 // mov v3.16b, v22.16b
+	WORD $0x6e040443 // mov v3.s[0], v2.s[0]
+	WORD $0x4e040463 // dup v3.4s, v3.s[0]
+	WORD $0x4ea31c62 // mov v2.16b, v3.16b
 
 q4Codes:
-	WORD $0x6e22de73 // fmul v19.4s, v19.4s, v2.4s
-	WORD $0x6e21dc00 // fmul v0.4s, v0.4s, v1.4s
-	WORD $0x4e37d673 // fadd v19.4s, v19.4s, v23.4s
-	WORD $0x4e37d400 // fadd v0.4s, v0.4s, v23.4s
-	WORD $0x4ea1ba73 // fcvtzs v19.4s, v19.4s
+	WORD $0x6e23de94 // fmul v20.4s, v20.4s, v3.4s
+	WORD $0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	WORD $0x4e38d694 // fadd v20.4s, v20.4s, v24.4s
+	WORD $0x4e38d400 // fadd v0.4s, v0.4s, v24.4s
+	WORD $0x4ea1ba94 // fcvtzs v20.4s, v20.4s
 	WORD $0x4ea1b800 // fcvtzs v0.4s, v0.4s
+	WORD $0x6e23de31 // fmul v17.4s, v17.4s, v3.4s
 	WORD $0x6e22de10 // fmul v16.4s, v16.4s, v2.4s
-	WORD $0x6e21ddef // fmul v15.4s, v15.4s, v1.4s
-	WORD $0x4e37d610 // fadd v16.4s, v16.4s, v23.4s
-	WORD $0x4e37d5ef // fadd v15.4s, v15.4s, v23.4s
+	WORD $0x4e38d631 // fadd v17.4s, v17.4s, v24.4s
+	WORD $0x4e38d610 // fadd v16.4s, v16.4s, v24.4s
+	WORD $0x4ea1ba31 // fcvtzs v17.4s, v17.4s
 	WORD $0x4ea1ba10 // fcvtzs v16.4s, v16.4s
-	WORD $0x4ea1b9ef // fcvtzs v15.4s, v15.4s
+	WORD $0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
 	WORD $0x6e22dd8c // fmul v12.4s, v12.4s, v2.4s
-	WORD $0x6e21dd6b // fmul v11.4s, v11.4s, v1.4s
-	WORD $0x4e37d58c // fadd v12.4s, v12.4s, v23.4s
-	WORD $0x4e37d56b // fadd v11.4s, v11.4s, v23.4s
+	WORD $0x4e38d5ad // fadd v13.4s, v13.4s, v24.4s
+	WORD $0x4e38d58c // fadd v12.4s, v12.4s, v24.4s
+	WORD $0x4ea1b9ad // fcvtzs v13.4s, v13.4s
 	WORD $0x4ea1b98c // fcvtzs v12.4s, v12.4s
-	WORD $0x4ea1b96b // fcvtzs v11.4s, v11.4s
+	WORD $0x6e23dd29 // fmul v9.4s, v9.4s, v3.4s
 	WORD $0x6e22dd08 // fmul v8.4s, v8.4s, v2.4s
-	WORD $0x6e21dce7 // fmul v7.4s, v7.4s, v1.4s
-	WORD $0x4e37d508 // fadd v8.4s, v8.4s, v23.4s
-	WORD $0x4e37d4e7 // fadd v7.4s, v7.4s, v23.4s
+	WORD $0x4e38d529 // fadd v9.4s, v9.4s, v24.4s
+	WORD $0x4e38d508 // fadd v8.4s, v8.4s, v24.4s
+	WORD $0x4ea1b929 // fcvtzs v9.4s, v9.4s
 	WORD $0x4ea1b908 // fcvtzs v8.4s, v8.4s
-	WORD $0x4ea1b8e7 // fcvtzs v7.4s, v7.4s
-	WORD $0x0e614a73 // sqxtn v19.4h, v19.4s
-	WORD $0x4e614a13 // sqxtn2 v19.8h, v16.4s
+	WORD $0x0e614a94 // sqxtn v20.4h, v20.4s
+	WORD $0x4e614a34 // sqxtn2 v20.8h, v17.4s
 	WORD $0x0e614800 // sqxtn v0.4h, v0.4s
-	WORD $0x4e6149e0 // sqxtn2 v0.8h, v15.4s
+	WORD $0x4e614a00 // sqxtn2 v0.8h, v16.4s
+	WORD $0x0e6149ad // sqxtn v13.4h, v13.4s
+	WORD $0x4e61492d // sqxtn2 v13.8h, v9.4s
 	WORD $0x0e61498c // sqxtn v12.4h, v12.4s
 	WORD $0x4e61490c // sqxtn2 v12.8h, v8.4s
-	WORD $0x0e61496b // sqxtn v11.4h, v11.4s
-	WORD $0x4e6148eb // sqxtn2 v11.8h, v7.4s
-	WORD $0x2e212a73 // sqxtun v19.8b, v19.8h
-	WORD $0x6e212993 // sqxtun2 v19.16b, v12.8h
+	WORD $0x2e212a94 // sqxtun v20.8b, v20.8h
+	WORD $0x6e2129b4 // sqxtun2 v20.16b, v13.8h
 	WORD $0x2e212800 // sqxtun v0.8b, v0.8h
-	WORD $0x6e212960 // sqxtun2 v0.16b, v11.8h
-	WORD $0x4e803a61 // zip1 v1.4s, v19.4s, v0.4s
-	WORD $0x4e807a60 // zip2 v0.4s, v19.4s, v0.4s
-	WORD $0x4ea11c33 // mov v19.16b, v1.16b
-	WORD $0x6e366e73 // umin v19.16b, v19.16b, v22.16b
-	WORD $0x6e366c00 // umin v0.16b, v0.16b, v22.16b
+	WORD $0x6e212980 // sqxtun2 v0.16b, v12.8h
+	WORD $0x4e803a82 // zip1 v2.4s, v20.4s, v0.4s
+	WORD $0x4e807a80 // zip2 v0.4s, v20.4s, v0.4s
+	WORD $0x4ea21c54 // mov v20.16b, v2.16b
+	WORD $0x6e376e94 // umin v20.16b, v20.16b, v23.16b
+	WORD $0x6e376c00 // umin v0.16b, v0.16b, v23.16b
 	WORD $0x4f145400 // shl v0.8h, v0.8h, #4
-	WORD $0x4eb31c00 // orr v0.16b, v0.16b, v19.16b
+	WORD $0x4eb41c00 // orr v0.16b, v0.16b, v20.16b
 	FMOVQ F0, 2(R4)
 
 q4Next:
@@ -645,8 +645,8 @@ q4Done:
 	RET
 
 q4Odd:
+	WORD $0x4f000403 // movi v3.4s, #0x0
 	WORD $0x4f000402 // movi v2.4s, #0x0
-	WORD $0x4f000401 // movi v1.4s, #0x0
 	CBZW R1, q4Flat
 	CMPW $0x7f800000, R1
 	BLS q4Number
@@ -654,11 +654,11 @@ q4Odd:
 	MOVH R0, (R4)
 
 q4Number:
-	FMOVQ F2, 2(R4)
+	FMOVQ F3, 2(R4)
 	JMP q4Next
 
 q4Flat:
-	WORD $0x1e260081 // fmov w1, s4
+	WORD $0x1e2600a1 // fmov w1, s5
 	CBNZW R1, q4Codes
 	MOVD $0x8000, R0
 	MOVH R0, (R4)
@@ -1102,136 +1102,120 @@ TEXT ·fitAffineSIMD(SB), NOSPLIT, $0-41
 
 fitAffineSIMDPrepare:
 	FLDPQ (R3), (F20, F19)
-	WORD $0x4eb41e8b // mov v11.16b, v20.16b
-	WORD $0x4eb31e6a // mov v10.16b, v19.16b
+	WORD $0x4eb41e82 // mov v2.16b, v20.16b
+	WORD $0x4eb31e60 // mov v0.16b, v19.16b
+	WORD $0x4f00040a // movi v10.4s, #0x0
 	WORD $0x4f000409 // movi v9.4s, #0x0
 	WORD $0x4f000408 // movi v8.4s, #0x0
 	WORD $0x4f000407 // movi v7.4s, #0x0
-	WORD $0x4f000406 // movi v6.4s, #0x0
 	MOVD R3, R1
 	MOVD R6, R0
 
 fitAffineSIMDRange:
-	FLDPQ (R1), (F5, F4)
-	FMOVQ 1024(R1), F3
-	FMOVQ 1040(R1), F2
-	WORD $0x6ea5e681 // fcmgt v1.4s, v20.4s, v5.4s
-	WORD $0x6e741ca1 // bsl v1.16b, v5.16b, v20.16b
-	WORD $0x6ea4e660 // fcmgt v0.4s, v19.4s, v4.4s
-	WORD $0x6e731c80 // bsl v0.16b, v4.16b, v19.16b
-	WORD $0x4ea11c34 // mov v20.16b, v1.16b
-	WORD $0x4ea01c13 // mov v19.16b, v0.16b
-	WORD $0x6eabe4a1 // fcmgt v1.4s, v5.4s, v11.4s
-	WORD $0x6e6b1ca1 // bsl v1.16b, v5.16b, v11.16b
-	WORD $0x6eaae480 // fcmgt v0.4s, v4.4s, v10.4s
-	WORD $0x6e6a1c80 // bsl v0.16b, v4.16b, v10.16b
-	WORD $0x4ea11c2b // mov v11.16b, v1.16b
-	WORD $0x4ea01c0a // mov v10.16b, v0.16b
+	FLDPQ (R1), (F6, F5)
+	FMOVQ 1024(R1), F4
+	FMOVQ 1040(R1), F3
+	WORD $0x6ea6e681 // fcmgt v1.4s, v20.4s, v6.4s
+	WORD $0x6ea11cd4 // bit v20.16b, v6.16b, v1.16b
+	WORD $0x6ea5e661 // fcmgt v1.4s, v19.4s, v5.4s
+	WORD $0x6ea11cb3 // bit v19.16b, v5.16b, v1.16b
+	WORD $0x6ea2e4c1 // fcmgt v1.4s, v6.4s, v2.4s
+	WORD $0x6ea11cc2 // bit v2.16b, v6.16b, v1.16b
+	WORD $0x6ea0e4a1 // fcmgt v1.4s, v5.4s, v0.4s
+	WORD $0x6ea11ca0 // bit v0.16b, v5.16b, v1.16b
+	WORD $0x4e24d54a // fadd v10.4s, v10.4s, v4.4s
 	WORD $0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD $0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	WORD $0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
 	WORD $0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
-	WORD $0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
 	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
-	WORD $0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
-	FLDPQ 32(R1), (F5, F4)
-	FMOVQ 1056(R1), F3
-	FMOVQ 1072(R1), F2
-	WORD $0x6ea5e681 // fcmgt v1.4s, v20.4s, v5.4s
-	WORD $0x6e741ca1 // bsl v1.16b, v5.16b, v20.16b
-	WORD $0x6ea4e660 // fcmgt v0.4s, v19.4s, v4.4s
-	WORD $0x6e731c80 // bsl v0.16b, v4.16b, v19.16b
-	WORD $0x4ea11c34 // mov v20.16b, v1.16b
-	WORD $0x4ea01c13 // mov v19.16b, v0.16b
-	WORD $0x6eabe4a1 // fcmgt v1.4s, v5.4s, v11.4s
-	WORD $0x6e6b1ca1 // bsl v1.16b, v5.16b, v11.16b
-	WORD $0x6eaae480 // fcmgt v0.4s, v4.4s, v10.4s
-	WORD $0x6e6a1c80 // bsl v0.16b, v4.16b, v10.16b
-	WORD $0x4ea11c2b // mov v11.16b, v1.16b
-	WORD $0x4ea01c0a // mov v10.16b, v0.16b
+	FLDPQ 32(R1), (F6, F5)
+	FMOVQ 1056(R1), F4
+	FMOVQ 1072(R1), F3
+	WORD $0x6ea6e681 // fcmgt v1.4s, v20.4s, v6.4s
+	WORD $0x6ea11cd4 // bit v20.16b, v6.16b, v1.16b
+	WORD $0x6ea5e661 // fcmgt v1.4s, v19.4s, v5.4s
+	WORD $0x6ea11cb3 // bit v19.16b, v5.16b, v1.16b
+	WORD $0x6ea2e4c1 // fcmgt v1.4s, v6.4s, v2.4s
+	WORD $0x6ea11cc2 // bit v2.16b, v6.16b, v1.16b
+	WORD $0x6ea0e4a1 // fcmgt v1.4s, v5.4s, v0.4s
+	WORD $0x6ea11ca0 // bit v0.16b, v5.16b, v1.16b
+	WORD $0x4e24d54a // fadd v10.4s, v10.4s, v4.4s
 	WORD $0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD $0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	WORD $0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
 	WORD $0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
-	WORD $0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
 	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
-	WORD $0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
-	FLDPQ 64(R1), (F5, F4)
-	FMOVQ 1088(R1), F3
-	FMOVQ 1104(R1), F2
-	WORD $0x6ea5e681 // fcmgt v1.4s, v20.4s, v5.4s
-	WORD $0x6e741ca1 // bsl v1.16b, v5.16b, v20.16b
-	WORD $0x6ea4e660 // fcmgt v0.4s, v19.4s, v4.4s
-	WORD $0x6e731c80 // bsl v0.16b, v4.16b, v19.16b
-	WORD $0x4ea11c34 // mov v20.16b, v1.16b
-	WORD $0x4ea01c13 // mov v19.16b, v0.16b
-	WORD $0x6eabe4a1 // fcmgt v1.4s, v5.4s, v11.4s
-	WORD $0x6e6b1ca1 // bsl v1.16b, v5.16b, v11.16b
-	WORD $0x6eaae480 // fcmgt v0.4s, v4.4s, v10.4s
-	WORD $0x6e6a1c80 // bsl v0.16b, v4.16b, v10.16b
-	WORD $0x4ea11c2b // mov v11.16b, v1.16b
-	WORD $0x4ea01c0a // mov v10.16b, v0.16b
+	FLDPQ 64(R1), (F6, F5)
+	FMOVQ 1088(R1), F4
+	FMOVQ 1104(R1), F3
+	WORD $0x6ea6e681 // fcmgt v1.4s, v20.4s, v6.4s
+	WORD $0x6ea11cd4 // bit v20.16b, v6.16b, v1.16b
+	WORD $0x6ea5e661 // fcmgt v1.4s, v19.4s, v5.4s
+	WORD $0x6ea11cb3 // bit v19.16b, v5.16b, v1.16b
+	WORD $0x6ea2e4c1 // fcmgt v1.4s, v6.4s, v2.4s
+	WORD $0x6ea11cc2 // bit v2.16b, v6.16b, v1.16b
+	WORD $0x6ea0e4a1 // fcmgt v1.4s, v5.4s, v0.4s
+	WORD $0x6ea11ca0 // bit v0.16b, v5.16b, v1.16b
+	WORD $0x4e24d54a // fadd v10.4s, v10.4s, v4.4s
 	WORD $0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD $0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	WORD $0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
 	WORD $0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
-	WORD $0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
 	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
-	WORD $0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
-	FLDPQ 96(R1), (F5, F4)
-	FMOVQ 1120(R1), F3
-	FMOVQ 1136(R1), F2
-	WORD $0x6ea5e681 // fcmgt v1.4s, v20.4s, v5.4s
-	WORD $0x6e741ca1 // bsl v1.16b, v5.16b, v20.16b
-	WORD $0x6ea4e660 // fcmgt v0.4s, v19.4s, v4.4s
-	WORD $0x6e731c80 // bsl v0.16b, v4.16b, v19.16b
-	WORD $0x4ea11c34 // mov v20.16b, v1.16b
-	WORD $0x4ea01c13 // mov v19.16b, v0.16b
-	WORD $0x6eabe4a1 // fcmgt v1.4s, v5.4s, v11.4s
-	WORD $0x6e6b1ca1 // bsl v1.16b, v5.16b, v11.16b
-	WORD $0x6eaae480 // fcmgt v0.4s, v4.4s, v10.4s
-	WORD $0x6e6a1c80 // bsl v0.16b, v4.16b, v10.16b
-	WORD $0x4ea11c2b // mov v11.16b, v1.16b
-	WORD $0x4ea01c0a // mov v10.16b, v0.16b
+	FLDPQ 96(R1), (F6, F5)
+	FMOVQ 1120(R1), F4
+	FMOVQ 1136(R1), F3
+	WORD $0x6ea6e681 // fcmgt v1.4s, v20.4s, v6.4s
+	WORD $0x6ea11cd4 // bit v20.16b, v6.16b, v1.16b
+	WORD $0x6ea5e661 // fcmgt v1.4s, v19.4s, v5.4s
+	WORD $0x6ea11cb3 // bit v19.16b, v5.16b, v1.16b
+	WORD $0x6ea2e4c1 // fcmgt v1.4s, v6.4s, v2.4s
+	WORD $0x6ea11cc2 // bit v2.16b, v6.16b, v1.16b
+	WORD $0x6ea0e4a1 // fcmgt v1.4s, v5.4s, v0.4s
+	WORD $0x6ea11ca0 // bit v0.16b, v5.16b, v1.16b
+	WORD $0x4e24d54a // fadd v10.4s, v10.4s, v4.4s
 	WORD $0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD $0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	WORD $0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
 	WORD $0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
-	WORD $0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
 	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
-	WORD $0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
 	ADD $128, R1, R1
 	SUBS $4, R0, R0
 	BNE fitAffineSIMDRange
-	FMOVQ F9, 3200(R3)
-	FMOVQ F8, 3216(R3)
-	FMOVQ F7, 3232(R3)
-	FMOVQ F6, 3248(R3)
+	FMOVQ F10, 3200(R3)
+	FMOVQ F9, 3216(R3)
+	FMOVQ F8, 3232(R3)
+	FMOVQ F7, 3248(R3)
 	FMOVQ F20, 3296(R3)
 	FMOVQ F19, 3312(R3)
-	FMOVQ F11, 3264(R3)
-	FMOVQ F10, 3280(R3)
-	WORD $0x4f000400 // movi v0.4s, #0x0
-	WORD $0x4ea9d521 // fsub v1.4s, v9.4s, v9.4s
-	WORD $0x4ea8d502 // fsub v2.4s, v8.4s, v8.4s
-	WORD $0x4e20e421 // fcmeq v1.4s, v1.4s, v0.4s
-	WORD $0x4e20e442 // fcmeq v2.4s, v2.4s, v0.4s
-	WORD $0x4e425821 // uzp2 v1.8h, v1.8h, v2.8h
-	WORD $0x4e60a821 // cmlt v1.8h, v1.8h, #0
-	WORD $0x0e212821 // xtn v1.8b, v1.8h
-	WORD $0x9e660020 // fmov x0, d1
+	FMOVQ F2, 3264(R3)
+	FMOVQ F0, 3280(R3)
+	WORD $0x4f000401 // movi v1.4s, #0x0
+	WORD $0x4eaad543 // fsub v3.4s, v10.4s, v10.4s
+	WORD $0x4ea9d524 // fsub v4.4s, v9.4s, v9.4s
+	WORD $0x4e21e463 // fcmeq v3.4s, v3.4s, v1.4s
+	WORD $0x4e21e484 // fcmeq v4.4s, v4.4s, v1.4s
+	WORD $0x4e445863 // uzp2 v3.8h, v3.8h, v4.8h
+	WORD $0x4e60a863 // cmlt v3.8h, v3.8h, #0
+	WORD $0x0e212863 // xtn v3.8b, v3.8h
+	WORD $0x9e660060 // fmov x0, d3
 	CMN $1, R0
 	BNE fitAffineSIMDRefuse
-	WORD $0x6ea0e681 // fcmgt v1.4s, v20.4s, v0.4s
-	WORD $0x6ea0e662 // fcmgt v2.4s, v19.4s, v0.4s
-	WORD $0x4ea0a821 // cmlt v1.4s, v1.4s, #0
-	WORD $0x6ea11c14 // bit v20.16b, v0.16b, v1.16b
-	WORD $0x4ea0a841 // cmlt v1.4s, v2.4s, #0
-	WORD $0x6ea11c13 // bit v19.16b, v0.16b, v1.16b
+	WORD $0x6ea1e683 // fcmgt v3.4s, v20.4s, v1.4s
+	WORD $0x6ea1e664 // fcmgt v4.4s, v19.4s, v1.4s
+	WORD $0x4ea0a863 // cmlt v3.4s, v3.4s, #0
+	WORD $0x6ea31c34 // bit v20.16b, v1.16b, v3.16b
+	WORD $0x4ea0a883 // cmlt v3.4s, v4.4s, #0
+	WORD $0x6ea31c33 // bit v19.16b, v1.16b, v3.16b
 	FMOVQ F20, 3392(R3)
 	FMOVQ F19, 3408(R3)
-	WORD $0x4e2be680 // fcmeq v0.4s, v20.4s, v11.4s
-	WORD $0x6e205801 // mvn v1.16b, v0.16b
-	WORD $0x4e2ae660 // fcmeq v0.4s, v19.4s, v10.4s
-	WORD $0x6e205802 // mvn v2.16b, v0.16b
-	FMOVQ F1, 3360(R3)
-	FMOVQ F2, 3376(R3)
+	WORD $0x4e22e681 // fcmeq v1.4s, v20.4s, v2.4s
+	WORD $0x6e205823 // mvn v3.16b, v1.16b
+	WORD $0x4e20e660 // fcmeq v0.4s, v19.4s, v0.4s
+	WORD $0x6e205804 // mvn v4.16b, v0.16b
+	FMOVQ F3, 3360(R3)
+	FMOVQ F4, 3376(R3)
 	FMOVQ 3264(R3), F2
 	FMOVQ 3280(R3), F1
 	WORD $0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
@@ -1288,97 +1272,65 @@ fitAffineSIMDRange:
 
 fitAffineSIMDFirst:
 	FLDPQ (R1), (F3, F2)
-	WORD $0x4eb4d465 // fsub v5.4s, v3.4s, v20.4s
-	WORD $0x4eb3d444 // fsub v4.4s, v2.4s, v19.4s
-	WORD $0x6e32dca5 // fmul v5.4s, v5.4s, v18.4s
-	WORD $0x6e31dc84 // fmul v4.4s, v4.4s, v17.4s
-	WORD $0x4e37d4a5 // fadd v5.4s, v5.4s, v23.4s
-	WORD $0x4e37d484 // fadd v4.4s, v4.4s, v23.4s
-	WORD $0x6eb7e4a3 // fcmgt v3.4s, v5.4s, v23.4s
-	WORD $0x6e771ca3 // bsl v3.16b, v5.16b, v23.16b
-	WORD $0x6eb7e482 // fcmgt v2.4s, v4.4s, v23.4s
-	WORD $0x6e771c82 // bsl v2.16b, v4.16b, v23.16b
-	WORD $0x4ea31c65 // mov v5.16b, v3.16b
-	WORD $0x4ea21c44 // mov v4.16b, v2.16b
-	WORD $0x6ea5e6c3 // fcmgt v3.4s, v22.4s, v5.4s
-	WORD $0x6e761ca3 // bsl v3.16b, v5.16b, v22.16b
-	WORD $0x6ea4e6c2 // fcmgt v2.4s, v22.4s, v4.4s
-	WORD $0x6e761c82 // bsl v2.16b, v4.16b, v22.16b
-	WORD $0x4ea31c65 // mov v5.16b, v3.16b
-	WORD $0x4ea21c44 // mov v4.16b, v2.16b
-	WORD $0x4eb7d4a5 // fsub v5.4s, v5.4s, v23.4s
-	WORD $0x4eb7d484 // fsub v4.4s, v4.4s, v23.4s
-	FMOVQ F5, 2048(R1)
-	FMOVQ F4, 2064(R1)
+	WORD $0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	WORD $0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
+	WORD $0x6e32dc63 // fmul v3.4s, v3.4s, v18.4s
+	WORD $0x6e31dc42 // fmul v2.4s, v2.4s, v17.4s
+	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
+	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
+	WORD $0x4e37c463 // fmaxnm v3.4s, v3.4s, v23.4s
+	WORD $0x4e37c442 // fmaxnm v2.4s, v2.4s, v23.4s
+	WORD $0x4eb6c463 // fminnm v3.4s, v3.4s, v22.4s
+	WORD $0x4eb6c442 // fminnm v2.4s, v2.4s, v22.4s
+	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
+	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
+	FMOVQ F3, 2048(R1)
+	FMOVQ F2, 2064(R1)
 	FLDPQ 32(R1), (F3, F2)
-	WORD $0x4eb4d465 // fsub v5.4s, v3.4s, v20.4s
-	WORD $0x4eb3d444 // fsub v4.4s, v2.4s, v19.4s
-	WORD $0x6e32dca5 // fmul v5.4s, v5.4s, v18.4s
-	WORD $0x6e31dc84 // fmul v4.4s, v4.4s, v17.4s
-	WORD $0x4e37d4a5 // fadd v5.4s, v5.4s, v23.4s
-	WORD $0x4e37d484 // fadd v4.4s, v4.4s, v23.4s
-	WORD $0x6eb7e4a3 // fcmgt v3.4s, v5.4s, v23.4s
-	WORD $0x6e771ca3 // bsl v3.16b, v5.16b, v23.16b
-	WORD $0x6eb7e482 // fcmgt v2.4s, v4.4s, v23.4s
-	WORD $0x6e771c82 // bsl v2.16b, v4.16b, v23.16b
-	WORD $0x4ea31c65 // mov v5.16b, v3.16b
-	WORD $0x4ea21c44 // mov v4.16b, v2.16b
-	WORD $0x6ea5e6c3 // fcmgt v3.4s, v22.4s, v5.4s
-	WORD $0x6e761ca3 // bsl v3.16b, v5.16b, v22.16b
-	WORD $0x6ea4e6c2 // fcmgt v2.4s, v22.4s, v4.4s
-	WORD $0x6e761c82 // bsl v2.16b, v4.16b, v22.16b
-	WORD $0x4ea31c65 // mov v5.16b, v3.16b
-	WORD $0x4ea21c44 // mov v4.16b, v2.16b
-	WORD $0x4eb7d4a5 // fsub v5.4s, v5.4s, v23.4s
-	WORD $0x4eb7d484 // fsub v4.4s, v4.4s, v23.4s
-	FMOVQ F5, 2080(R1)
-	FMOVQ F4, 2096(R1)
+	WORD $0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	WORD $0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
+	WORD $0x6e32dc63 // fmul v3.4s, v3.4s, v18.4s
+	WORD $0x6e31dc42 // fmul v2.4s, v2.4s, v17.4s
+	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
+	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
+	WORD $0x4e37c463 // fmaxnm v3.4s, v3.4s, v23.4s
+	WORD $0x4e37c442 // fmaxnm v2.4s, v2.4s, v23.4s
+	WORD $0x4eb6c463 // fminnm v3.4s, v3.4s, v22.4s
+	WORD $0x4eb6c442 // fminnm v2.4s, v2.4s, v22.4s
+	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
+	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
+	FMOVQ F3, 2080(R1)
+	FMOVQ F2, 2096(R1)
 	FLDPQ 64(R1), (F3, F2)
-	WORD $0x4eb4d465 // fsub v5.4s, v3.4s, v20.4s
-	WORD $0x4eb3d444 // fsub v4.4s, v2.4s, v19.4s
-	WORD $0x6e32dca5 // fmul v5.4s, v5.4s, v18.4s
-	WORD $0x6e31dc84 // fmul v4.4s, v4.4s, v17.4s
-	WORD $0x4e37d4a5 // fadd v5.4s, v5.4s, v23.4s
-	WORD $0x4e37d484 // fadd v4.4s, v4.4s, v23.4s
-	WORD $0x6eb7e4a3 // fcmgt v3.4s, v5.4s, v23.4s
-	WORD $0x6e771ca3 // bsl v3.16b, v5.16b, v23.16b
-	WORD $0x6eb7e482 // fcmgt v2.4s, v4.4s, v23.4s
-	WORD $0x6e771c82 // bsl v2.16b, v4.16b, v23.16b
-	WORD $0x4ea31c65 // mov v5.16b, v3.16b
-	WORD $0x4ea21c44 // mov v4.16b, v2.16b
-	WORD $0x6ea5e6c3 // fcmgt v3.4s, v22.4s, v5.4s
-	WORD $0x6e761ca3 // bsl v3.16b, v5.16b, v22.16b
-	WORD $0x6ea4e6c2 // fcmgt v2.4s, v22.4s, v4.4s
-	WORD $0x6e761c82 // bsl v2.16b, v4.16b, v22.16b
-	WORD $0x4ea31c65 // mov v5.16b, v3.16b
-	WORD $0x4ea21c44 // mov v4.16b, v2.16b
-	WORD $0x4eb7d4a5 // fsub v5.4s, v5.4s, v23.4s
-	WORD $0x4eb7d484 // fsub v4.4s, v4.4s, v23.4s
-	FMOVQ F5, 2112(R1)
-	FMOVQ F4, 2128(R1)
+	WORD $0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	WORD $0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
+	WORD $0x6e32dc63 // fmul v3.4s, v3.4s, v18.4s
+	WORD $0x6e31dc42 // fmul v2.4s, v2.4s, v17.4s
+	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
+	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
+	WORD $0x4e37c463 // fmaxnm v3.4s, v3.4s, v23.4s
+	WORD $0x4e37c442 // fmaxnm v2.4s, v2.4s, v23.4s
+	WORD $0x4eb6c463 // fminnm v3.4s, v3.4s, v22.4s
+	WORD $0x4eb6c442 // fminnm v2.4s, v2.4s, v22.4s
+	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
+	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
+	FMOVQ F3, 2112(R1)
+	FMOVQ F2, 2128(R1)
 	FLDPQ 96(R1), (F3, F2)
-	WORD $0x4eb4d465 // fsub v5.4s, v3.4s, v20.4s
-	WORD $0x4eb3d444 // fsub v4.4s, v2.4s, v19.4s
-	WORD $0x6e32dca5 // fmul v5.4s, v5.4s, v18.4s
-	WORD $0x6e31dc84 // fmul v4.4s, v4.4s, v17.4s
-	WORD $0x4e37d4a5 // fadd v5.4s, v5.4s, v23.4s
-	WORD $0x4e37d484 // fadd v4.4s, v4.4s, v23.4s
-	WORD $0x6eb7e4a3 // fcmgt v3.4s, v5.4s, v23.4s
-	WORD $0x6e771ca3 // bsl v3.16b, v5.16b, v23.16b
-	WORD $0x6eb7e482 // fcmgt v2.4s, v4.4s, v23.4s
-	WORD $0x6e771c82 // bsl v2.16b, v4.16b, v23.16b
-	WORD $0x4ea31c65 // mov v5.16b, v3.16b
-	WORD $0x4ea21c44 // mov v4.16b, v2.16b
-	WORD $0x6ea5e6c3 // fcmgt v3.4s, v22.4s, v5.4s
-	WORD $0x6e761ca3 // bsl v3.16b, v5.16b, v22.16b
-	WORD $0x6ea4e6c2 // fcmgt v2.4s, v22.4s, v4.4s
-	WORD $0x6e761c82 // bsl v2.16b, v4.16b, v22.16b
-	WORD $0x4ea31c65 // mov v5.16b, v3.16b
-	WORD $0x4ea21c44 // mov v4.16b, v2.16b
-	WORD $0x4eb7d4a5 // fsub v5.4s, v5.4s, v23.4s
-	WORD $0x4eb7d484 // fsub v4.4s, v4.4s, v23.4s
-	FMOVQ F5, 2144(R1)
-	FMOVQ F4, 2160(R1)
+	WORD $0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	WORD $0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
+	WORD $0x6e32dc63 // fmul v3.4s, v3.4s, v18.4s
+	WORD $0x6e31dc42 // fmul v2.4s, v2.4s, v17.4s
+	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
+	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
+	WORD $0x4e37c463 // fmaxnm v3.4s, v3.4s, v23.4s
+	WORD $0x4e37c442 // fmaxnm v2.4s, v2.4s, v23.4s
+	WORD $0x4eb6c463 // fminnm v3.4s, v3.4s, v22.4s
+	WORD $0x4eb6c442 // fminnm v2.4s, v2.4s, v22.4s
+	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
+	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
+	FMOVQ F3, 2144(R1)
+	FMOVQ F2, 2160(R1)
 	ADD $128, R1, R1
 	SUBS $4, R0, R0
 	BNE fitAffineSIMDFirst
@@ -1530,18 +1482,10 @@ fitAffineSIMDCodes:
 	WORD $0x6e31dc42 // fmul v2.4s, v2.4s, v17.4s
 	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
 	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
-	WORD $0x6eb7e461 // fcmgt v1.4s, v3.4s, v23.4s
-	WORD $0x6e771c61 // bsl v1.16b, v3.16b, v23.16b
-	WORD $0x6eb7e440 // fcmgt v0.4s, v2.4s, v23.4s
-	WORD $0x6e771c40 // bsl v0.16b, v2.16b, v23.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
-	WORD $0x6ea3e6c1 // fcmgt v1.4s, v22.4s, v3.4s
-	WORD $0x6e761c61 // bsl v1.16b, v3.16b, v22.16b
-	WORD $0x6ea2e6c0 // fcmgt v0.4s, v22.4s, v2.4s
-	WORD $0x6e761c40 // bsl v0.16b, v2.16b, v22.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e37c463 // fmaxnm v3.4s, v3.4s, v23.4s
+	WORD $0x4e37c442 // fmaxnm v2.4s, v2.4s, v23.4s
+	WORD $0x4eb6c463 // fminnm v3.4s, v3.4s, v22.4s
+	WORD $0x4eb6c442 // fminnm v2.4s, v2.4s, v22.4s
 	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
 	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
 	FMOVQ F3, 2048(R1)
@@ -1567,18 +1511,10 @@ fitAffineSIMDCodes:
 	WORD $0x6e31dc42 // fmul v2.4s, v2.4s, v17.4s
 	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
 	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
-	WORD $0x6eb7e461 // fcmgt v1.4s, v3.4s, v23.4s
-	WORD $0x6e771c61 // bsl v1.16b, v3.16b, v23.16b
-	WORD $0x6eb7e440 // fcmgt v0.4s, v2.4s, v23.4s
-	WORD $0x6e771c40 // bsl v0.16b, v2.16b, v23.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
-	WORD $0x6ea3e6c1 // fcmgt v1.4s, v22.4s, v3.4s
-	WORD $0x6e761c61 // bsl v1.16b, v3.16b, v22.16b
-	WORD $0x6ea2e6c0 // fcmgt v0.4s, v22.4s, v2.4s
-	WORD $0x6e761c40 // bsl v0.16b, v2.16b, v22.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e37c463 // fmaxnm v3.4s, v3.4s, v23.4s
+	WORD $0x4e37c442 // fmaxnm v2.4s, v2.4s, v23.4s
+	WORD $0x4eb6c463 // fminnm v3.4s, v3.4s, v22.4s
+	WORD $0x4eb6c442 // fminnm v2.4s, v2.4s, v22.4s
 	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
 	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
 	FMOVQ F3, 2080(R1)
@@ -1604,18 +1540,10 @@ fitAffineSIMDCodes:
 	WORD $0x6e31dc42 // fmul v2.4s, v2.4s, v17.4s
 	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
 	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
-	WORD $0x6eb7e461 // fcmgt v1.4s, v3.4s, v23.4s
-	WORD $0x6e771c61 // bsl v1.16b, v3.16b, v23.16b
-	WORD $0x6eb7e440 // fcmgt v0.4s, v2.4s, v23.4s
-	WORD $0x6e771c40 // bsl v0.16b, v2.16b, v23.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
-	WORD $0x6ea3e6c1 // fcmgt v1.4s, v22.4s, v3.4s
-	WORD $0x6e761c61 // bsl v1.16b, v3.16b, v22.16b
-	WORD $0x6ea2e6c0 // fcmgt v0.4s, v22.4s, v2.4s
-	WORD $0x6e761c40 // bsl v0.16b, v2.16b, v22.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e37c463 // fmaxnm v3.4s, v3.4s, v23.4s
+	WORD $0x4e37c442 // fmaxnm v2.4s, v2.4s, v23.4s
+	WORD $0x4eb6c463 // fminnm v3.4s, v3.4s, v22.4s
+	WORD $0x4eb6c442 // fminnm v2.4s, v2.4s, v22.4s
 	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
 	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
 	FMOVQ F3, 2112(R1)
@@ -1641,18 +1569,10 @@ fitAffineSIMDCodes:
 	WORD $0x6e31dc42 // fmul v2.4s, v2.4s, v17.4s
 	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
 	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
-	WORD $0x6eb7e461 // fcmgt v1.4s, v3.4s, v23.4s
-	WORD $0x6e771c61 // bsl v1.16b, v3.16b, v23.16b
-	WORD $0x6eb7e440 // fcmgt v0.4s, v2.4s, v23.4s
-	WORD $0x6e771c40 // bsl v0.16b, v2.16b, v23.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
-	WORD $0x6ea3e6c1 // fcmgt v1.4s, v22.4s, v3.4s
-	WORD $0x6e761c61 // bsl v1.16b, v3.16b, v22.16b
-	WORD $0x6ea2e6c0 // fcmgt v0.4s, v22.4s, v2.4s
-	WORD $0x6e761c40 // bsl v0.16b, v2.16b, v22.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e37c463 // fmaxnm v3.4s, v3.4s, v23.4s
+	WORD $0x4e37c442 // fmaxnm v2.4s, v2.4s, v23.4s
+	WORD $0x4eb6c463 // fminnm v3.4s, v3.4s, v22.4s
+	WORD $0x4eb6c442 // fminnm v2.4s, v2.4s, v22.4s
 	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
 	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
 	FMOVQ F3, 2144(R1)
@@ -1907,136 +1827,120 @@ TEXT ·fitAffineAbsSIMD(SB), NOSPLIT, $0-41
 
 fitAffineAbsSIMDPrepare:
 	FLDPQ (R3), (F20, F19)
-	WORD $0x4eb41e8b // mov v11.16b, v20.16b
-	WORD $0x4eb31e6a // mov v10.16b, v19.16b
+	WORD $0x4eb41e82 // mov v2.16b, v20.16b
+	WORD $0x4eb31e60 // mov v0.16b, v19.16b
+	WORD $0x4f00040a // movi v10.4s, #0x0
 	WORD $0x4f000409 // movi v9.4s, #0x0
 	WORD $0x4f000408 // movi v8.4s, #0x0
 	WORD $0x4f000407 // movi v7.4s, #0x0
-	WORD $0x4f000406 // movi v6.4s, #0x0
 	MOVD R3, R1
 	MOVD R6, R0
 
 fitAffineAbsSIMDRange:
-	FLDPQ (R1), (F5, F4)
-	FMOVQ 1024(R1), F3
-	FMOVQ 1040(R1), F2
-	WORD $0x6ea5e681 // fcmgt v1.4s, v20.4s, v5.4s
-	WORD $0x6e741ca1 // bsl v1.16b, v5.16b, v20.16b
-	WORD $0x6ea4e660 // fcmgt v0.4s, v19.4s, v4.4s
-	WORD $0x6e731c80 // bsl v0.16b, v4.16b, v19.16b
-	WORD $0x4ea11c34 // mov v20.16b, v1.16b
-	WORD $0x4ea01c13 // mov v19.16b, v0.16b
-	WORD $0x6eabe4a1 // fcmgt v1.4s, v5.4s, v11.4s
-	WORD $0x6e6b1ca1 // bsl v1.16b, v5.16b, v11.16b
-	WORD $0x6eaae480 // fcmgt v0.4s, v4.4s, v10.4s
-	WORD $0x6e6a1c80 // bsl v0.16b, v4.16b, v10.16b
-	WORD $0x4ea11c2b // mov v11.16b, v1.16b
-	WORD $0x4ea01c0a // mov v10.16b, v0.16b
+	FLDPQ (R1), (F6, F5)
+	FMOVQ 1024(R1), F4
+	FMOVQ 1040(R1), F3
+	WORD $0x6ea6e681 // fcmgt v1.4s, v20.4s, v6.4s
+	WORD $0x6ea11cd4 // bit v20.16b, v6.16b, v1.16b
+	WORD $0x6ea5e661 // fcmgt v1.4s, v19.4s, v5.4s
+	WORD $0x6ea11cb3 // bit v19.16b, v5.16b, v1.16b
+	WORD $0x6ea2e4c1 // fcmgt v1.4s, v6.4s, v2.4s
+	WORD $0x6ea11cc2 // bit v2.16b, v6.16b, v1.16b
+	WORD $0x6ea0e4a1 // fcmgt v1.4s, v5.4s, v0.4s
+	WORD $0x6ea11ca0 // bit v0.16b, v5.16b, v1.16b
+	WORD $0x4e24d54a // fadd v10.4s, v10.4s, v4.4s
 	WORD $0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD $0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	WORD $0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
 	WORD $0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
-	WORD $0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
 	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
-	WORD $0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
-	FLDPQ 32(R1), (F5, F4)
-	FMOVQ 1056(R1), F3
-	FMOVQ 1072(R1), F2
-	WORD $0x6ea5e681 // fcmgt v1.4s, v20.4s, v5.4s
-	WORD $0x6e741ca1 // bsl v1.16b, v5.16b, v20.16b
-	WORD $0x6ea4e660 // fcmgt v0.4s, v19.4s, v4.4s
-	WORD $0x6e731c80 // bsl v0.16b, v4.16b, v19.16b
-	WORD $0x4ea11c34 // mov v20.16b, v1.16b
-	WORD $0x4ea01c13 // mov v19.16b, v0.16b
-	WORD $0x6eabe4a1 // fcmgt v1.4s, v5.4s, v11.4s
-	WORD $0x6e6b1ca1 // bsl v1.16b, v5.16b, v11.16b
-	WORD $0x6eaae480 // fcmgt v0.4s, v4.4s, v10.4s
-	WORD $0x6e6a1c80 // bsl v0.16b, v4.16b, v10.16b
-	WORD $0x4ea11c2b // mov v11.16b, v1.16b
-	WORD $0x4ea01c0a // mov v10.16b, v0.16b
+	FLDPQ 32(R1), (F6, F5)
+	FMOVQ 1056(R1), F4
+	FMOVQ 1072(R1), F3
+	WORD $0x6ea6e681 // fcmgt v1.4s, v20.4s, v6.4s
+	WORD $0x6ea11cd4 // bit v20.16b, v6.16b, v1.16b
+	WORD $0x6ea5e661 // fcmgt v1.4s, v19.4s, v5.4s
+	WORD $0x6ea11cb3 // bit v19.16b, v5.16b, v1.16b
+	WORD $0x6ea2e4c1 // fcmgt v1.4s, v6.4s, v2.4s
+	WORD $0x6ea11cc2 // bit v2.16b, v6.16b, v1.16b
+	WORD $0x6ea0e4a1 // fcmgt v1.4s, v5.4s, v0.4s
+	WORD $0x6ea11ca0 // bit v0.16b, v5.16b, v1.16b
+	WORD $0x4e24d54a // fadd v10.4s, v10.4s, v4.4s
 	WORD $0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD $0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	WORD $0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
 	WORD $0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
-	WORD $0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
 	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
-	WORD $0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
-	FLDPQ 64(R1), (F5, F4)
-	FMOVQ 1088(R1), F3
-	FMOVQ 1104(R1), F2
-	WORD $0x6ea5e681 // fcmgt v1.4s, v20.4s, v5.4s
-	WORD $0x6e741ca1 // bsl v1.16b, v5.16b, v20.16b
-	WORD $0x6ea4e660 // fcmgt v0.4s, v19.4s, v4.4s
-	WORD $0x6e731c80 // bsl v0.16b, v4.16b, v19.16b
-	WORD $0x4ea11c34 // mov v20.16b, v1.16b
-	WORD $0x4ea01c13 // mov v19.16b, v0.16b
-	WORD $0x6eabe4a1 // fcmgt v1.4s, v5.4s, v11.4s
-	WORD $0x6e6b1ca1 // bsl v1.16b, v5.16b, v11.16b
-	WORD $0x6eaae480 // fcmgt v0.4s, v4.4s, v10.4s
-	WORD $0x6e6a1c80 // bsl v0.16b, v4.16b, v10.16b
-	WORD $0x4ea11c2b // mov v11.16b, v1.16b
-	WORD $0x4ea01c0a // mov v10.16b, v0.16b
+	FLDPQ 64(R1), (F6, F5)
+	FMOVQ 1088(R1), F4
+	FMOVQ 1104(R1), F3
+	WORD $0x6ea6e681 // fcmgt v1.4s, v20.4s, v6.4s
+	WORD $0x6ea11cd4 // bit v20.16b, v6.16b, v1.16b
+	WORD $0x6ea5e661 // fcmgt v1.4s, v19.4s, v5.4s
+	WORD $0x6ea11cb3 // bit v19.16b, v5.16b, v1.16b
+	WORD $0x6ea2e4c1 // fcmgt v1.4s, v6.4s, v2.4s
+	WORD $0x6ea11cc2 // bit v2.16b, v6.16b, v1.16b
+	WORD $0x6ea0e4a1 // fcmgt v1.4s, v5.4s, v0.4s
+	WORD $0x6ea11ca0 // bit v0.16b, v5.16b, v1.16b
+	WORD $0x4e24d54a // fadd v10.4s, v10.4s, v4.4s
 	WORD $0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD $0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	WORD $0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
 	WORD $0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
-	WORD $0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
 	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
-	WORD $0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
-	FLDPQ 96(R1), (F5, F4)
-	FMOVQ 1120(R1), F3
-	FMOVQ 1136(R1), F2
-	WORD $0x6ea5e681 // fcmgt v1.4s, v20.4s, v5.4s
-	WORD $0x6e741ca1 // bsl v1.16b, v5.16b, v20.16b
-	WORD $0x6ea4e660 // fcmgt v0.4s, v19.4s, v4.4s
-	WORD $0x6e731c80 // bsl v0.16b, v4.16b, v19.16b
-	WORD $0x4ea11c34 // mov v20.16b, v1.16b
-	WORD $0x4ea01c13 // mov v19.16b, v0.16b
-	WORD $0x6eabe4a1 // fcmgt v1.4s, v5.4s, v11.4s
-	WORD $0x6e6b1ca1 // bsl v1.16b, v5.16b, v11.16b
-	WORD $0x6eaae480 // fcmgt v0.4s, v4.4s, v10.4s
-	WORD $0x6e6a1c80 // bsl v0.16b, v4.16b, v10.16b
-	WORD $0x4ea11c2b // mov v11.16b, v1.16b
-	WORD $0x4ea01c0a // mov v10.16b, v0.16b
+	FLDPQ 96(R1), (F6, F5)
+	FMOVQ 1120(R1), F4
+	FMOVQ 1136(R1), F3
+	WORD $0x6ea6e681 // fcmgt v1.4s, v20.4s, v6.4s
+	WORD $0x6ea11cd4 // bit v20.16b, v6.16b, v1.16b
+	WORD $0x6ea5e661 // fcmgt v1.4s, v19.4s, v5.4s
+	WORD $0x6ea11cb3 // bit v19.16b, v5.16b, v1.16b
+	WORD $0x6ea2e4c1 // fcmgt v1.4s, v6.4s, v2.4s
+	WORD $0x6ea11cc2 // bit v2.16b, v6.16b, v1.16b
+	WORD $0x6ea0e4a1 // fcmgt v1.4s, v5.4s, v0.4s
+	WORD $0x6ea11ca0 // bit v0.16b, v5.16b, v1.16b
+	WORD $0x4e24d54a // fadd v10.4s, v10.4s, v4.4s
 	WORD $0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD $0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	WORD $0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
 	WORD $0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
-	WORD $0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
 	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
-	WORD $0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
 	ADD $128, R1, R1
 	SUBS $4, R0, R0
 	BNE fitAffineAbsSIMDRange
-	FMOVQ F9, 3200(R3)
-	FMOVQ F8, 3216(R3)
-	FMOVQ F7, 3232(R3)
-	FMOVQ F6, 3248(R3)
+	FMOVQ F10, 3200(R3)
+	FMOVQ F9, 3216(R3)
+	FMOVQ F8, 3232(R3)
+	FMOVQ F7, 3248(R3)
 	FMOVQ F20, 3296(R3)
 	FMOVQ F19, 3312(R3)
-	FMOVQ F11, 3264(R3)
-	FMOVQ F10, 3280(R3)
-	WORD $0x4f000400 // movi v0.4s, #0x0
-	WORD $0x4ea9d521 // fsub v1.4s, v9.4s, v9.4s
-	WORD $0x4ea8d502 // fsub v2.4s, v8.4s, v8.4s
-	WORD $0x4e20e421 // fcmeq v1.4s, v1.4s, v0.4s
-	WORD $0x4e20e442 // fcmeq v2.4s, v2.4s, v0.4s
-	WORD $0x4e425821 // uzp2 v1.8h, v1.8h, v2.8h
-	WORD $0x4e60a821 // cmlt v1.8h, v1.8h, #0
-	WORD $0x0e212821 // xtn v1.8b, v1.8h
-	WORD $0x9e660020 // fmov x0, d1
+	FMOVQ F2, 3264(R3)
+	FMOVQ F0, 3280(R3)
+	WORD $0x4f000401 // movi v1.4s, #0x0
+	WORD $0x4eaad543 // fsub v3.4s, v10.4s, v10.4s
+	WORD $0x4ea9d524 // fsub v4.4s, v9.4s, v9.4s
+	WORD $0x4e21e463 // fcmeq v3.4s, v3.4s, v1.4s
+	WORD $0x4e21e484 // fcmeq v4.4s, v4.4s, v1.4s
+	WORD $0x4e445863 // uzp2 v3.8h, v3.8h, v4.8h
+	WORD $0x4e60a863 // cmlt v3.8h, v3.8h, #0
+	WORD $0x0e212863 // xtn v3.8b, v3.8h
+	WORD $0x9e660060 // fmov x0, d3
 	CMN $1, R0
 	BNE fitAffineAbsSIMDRefuse
-	WORD $0x6ea0e681 // fcmgt v1.4s, v20.4s, v0.4s
-	WORD $0x6ea0e662 // fcmgt v2.4s, v19.4s, v0.4s
-	WORD $0x4ea0a821 // cmlt v1.4s, v1.4s, #0
-	WORD $0x6ea11c14 // bit v20.16b, v0.16b, v1.16b
-	WORD $0x4ea0a841 // cmlt v1.4s, v2.4s, #0
-	WORD $0x6ea11c13 // bit v19.16b, v0.16b, v1.16b
+	WORD $0x6ea1e683 // fcmgt v3.4s, v20.4s, v1.4s
+	WORD $0x6ea1e664 // fcmgt v4.4s, v19.4s, v1.4s
+	WORD $0x4ea0a863 // cmlt v3.4s, v3.4s, #0
+	WORD $0x6ea31c34 // bit v20.16b, v1.16b, v3.16b
+	WORD $0x4ea0a883 // cmlt v3.4s, v4.4s, #0
+	WORD $0x6ea31c33 // bit v19.16b, v1.16b, v3.16b
 	FMOVQ F20, 3392(R3)
 	FMOVQ F19, 3408(R3)
-	WORD $0x4e2be680 // fcmeq v0.4s, v20.4s, v11.4s
-	WORD $0x6e205801 // mvn v1.16b, v0.16b
-	WORD $0x4e2ae660 // fcmeq v0.4s, v19.4s, v10.4s
-	WORD $0x6e205802 // mvn v2.16b, v0.16b
-	FMOVQ F1, 3360(R3)
-	FMOVQ F2, 3376(R3)
+	WORD $0x4e22e681 // fcmeq v1.4s, v20.4s, v2.4s
+	WORD $0x6e205823 // mvn v3.16b, v1.16b
+	WORD $0x4e20e660 // fcmeq v0.4s, v19.4s, v0.4s
+	WORD $0x6e205804 // mvn v4.16b, v0.16b
+	FMOVQ F3, 3360(R3)
+	FMOVQ F4, 3376(R3)
 	FMOVQ 3264(R3), F2
 	FMOVQ 3280(R3), F1
 	WORD $0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
@@ -2093,97 +1997,65 @@ fitAffineAbsSIMDRange:
 
 fitAffineAbsSIMDFirst:
 	FLDPQ (R1), (F3, F2)
-	WORD $0x4eb4d465 // fsub v5.4s, v3.4s, v20.4s
-	WORD $0x4eb3d444 // fsub v4.4s, v2.4s, v19.4s
-	WORD $0x6e32dca5 // fmul v5.4s, v5.4s, v18.4s
-	WORD $0x6e31dc84 // fmul v4.4s, v4.4s, v17.4s
-	WORD $0x4e37d4a5 // fadd v5.4s, v5.4s, v23.4s
-	WORD $0x4e37d484 // fadd v4.4s, v4.4s, v23.4s
-	WORD $0x6eb7e4a3 // fcmgt v3.4s, v5.4s, v23.4s
-	WORD $0x6e771ca3 // bsl v3.16b, v5.16b, v23.16b
-	WORD $0x6eb7e482 // fcmgt v2.4s, v4.4s, v23.4s
-	WORD $0x6e771c82 // bsl v2.16b, v4.16b, v23.16b
-	WORD $0x4ea31c65 // mov v5.16b, v3.16b
-	WORD $0x4ea21c44 // mov v4.16b, v2.16b
-	WORD $0x6ea5e6c3 // fcmgt v3.4s, v22.4s, v5.4s
-	WORD $0x6e761ca3 // bsl v3.16b, v5.16b, v22.16b
-	WORD $0x6ea4e6c2 // fcmgt v2.4s, v22.4s, v4.4s
-	WORD $0x6e761c82 // bsl v2.16b, v4.16b, v22.16b
-	WORD $0x4ea31c65 // mov v5.16b, v3.16b
-	WORD $0x4ea21c44 // mov v4.16b, v2.16b
-	WORD $0x4eb7d4a5 // fsub v5.4s, v5.4s, v23.4s
-	WORD $0x4eb7d484 // fsub v4.4s, v4.4s, v23.4s
-	FMOVQ F5, 2048(R1)
-	FMOVQ F4, 2064(R1)
+	WORD $0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	WORD $0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
+	WORD $0x6e32dc63 // fmul v3.4s, v3.4s, v18.4s
+	WORD $0x6e31dc42 // fmul v2.4s, v2.4s, v17.4s
+	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
+	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
+	WORD $0x4e37c463 // fmaxnm v3.4s, v3.4s, v23.4s
+	WORD $0x4e37c442 // fmaxnm v2.4s, v2.4s, v23.4s
+	WORD $0x4eb6c463 // fminnm v3.4s, v3.4s, v22.4s
+	WORD $0x4eb6c442 // fminnm v2.4s, v2.4s, v22.4s
+	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
+	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
+	FMOVQ F3, 2048(R1)
+	FMOVQ F2, 2064(R1)
 	FLDPQ 32(R1), (F3, F2)
-	WORD $0x4eb4d465 // fsub v5.4s, v3.4s, v20.4s
-	WORD $0x4eb3d444 // fsub v4.4s, v2.4s, v19.4s
-	WORD $0x6e32dca5 // fmul v5.4s, v5.4s, v18.4s
-	WORD $0x6e31dc84 // fmul v4.4s, v4.4s, v17.4s
-	WORD $0x4e37d4a5 // fadd v5.4s, v5.4s, v23.4s
-	WORD $0x4e37d484 // fadd v4.4s, v4.4s, v23.4s
-	WORD $0x6eb7e4a3 // fcmgt v3.4s, v5.4s, v23.4s
-	WORD $0x6e771ca3 // bsl v3.16b, v5.16b, v23.16b
-	WORD $0x6eb7e482 // fcmgt v2.4s, v4.4s, v23.4s
-	WORD $0x6e771c82 // bsl v2.16b, v4.16b, v23.16b
-	WORD $0x4ea31c65 // mov v5.16b, v3.16b
-	WORD $0x4ea21c44 // mov v4.16b, v2.16b
-	WORD $0x6ea5e6c3 // fcmgt v3.4s, v22.4s, v5.4s
-	WORD $0x6e761ca3 // bsl v3.16b, v5.16b, v22.16b
-	WORD $0x6ea4e6c2 // fcmgt v2.4s, v22.4s, v4.4s
-	WORD $0x6e761c82 // bsl v2.16b, v4.16b, v22.16b
-	WORD $0x4ea31c65 // mov v5.16b, v3.16b
-	WORD $0x4ea21c44 // mov v4.16b, v2.16b
-	WORD $0x4eb7d4a5 // fsub v5.4s, v5.4s, v23.4s
-	WORD $0x4eb7d484 // fsub v4.4s, v4.4s, v23.4s
-	FMOVQ F5, 2080(R1)
-	FMOVQ F4, 2096(R1)
+	WORD $0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	WORD $0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
+	WORD $0x6e32dc63 // fmul v3.4s, v3.4s, v18.4s
+	WORD $0x6e31dc42 // fmul v2.4s, v2.4s, v17.4s
+	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
+	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
+	WORD $0x4e37c463 // fmaxnm v3.4s, v3.4s, v23.4s
+	WORD $0x4e37c442 // fmaxnm v2.4s, v2.4s, v23.4s
+	WORD $0x4eb6c463 // fminnm v3.4s, v3.4s, v22.4s
+	WORD $0x4eb6c442 // fminnm v2.4s, v2.4s, v22.4s
+	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
+	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
+	FMOVQ F3, 2080(R1)
+	FMOVQ F2, 2096(R1)
 	FLDPQ 64(R1), (F3, F2)
-	WORD $0x4eb4d465 // fsub v5.4s, v3.4s, v20.4s
-	WORD $0x4eb3d444 // fsub v4.4s, v2.4s, v19.4s
-	WORD $0x6e32dca5 // fmul v5.4s, v5.4s, v18.4s
-	WORD $0x6e31dc84 // fmul v4.4s, v4.4s, v17.4s
-	WORD $0x4e37d4a5 // fadd v5.4s, v5.4s, v23.4s
-	WORD $0x4e37d484 // fadd v4.4s, v4.4s, v23.4s
-	WORD $0x6eb7e4a3 // fcmgt v3.4s, v5.4s, v23.4s
-	WORD $0x6e771ca3 // bsl v3.16b, v5.16b, v23.16b
-	WORD $0x6eb7e482 // fcmgt v2.4s, v4.4s, v23.4s
-	WORD $0x6e771c82 // bsl v2.16b, v4.16b, v23.16b
-	WORD $0x4ea31c65 // mov v5.16b, v3.16b
-	WORD $0x4ea21c44 // mov v4.16b, v2.16b
-	WORD $0x6ea5e6c3 // fcmgt v3.4s, v22.4s, v5.4s
-	WORD $0x6e761ca3 // bsl v3.16b, v5.16b, v22.16b
-	WORD $0x6ea4e6c2 // fcmgt v2.4s, v22.4s, v4.4s
-	WORD $0x6e761c82 // bsl v2.16b, v4.16b, v22.16b
-	WORD $0x4ea31c65 // mov v5.16b, v3.16b
-	WORD $0x4ea21c44 // mov v4.16b, v2.16b
-	WORD $0x4eb7d4a5 // fsub v5.4s, v5.4s, v23.4s
-	WORD $0x4eb7d484 // fsub v4.4s, v4.4s, v23.4s
-	FMOVQ F5, 2112(R1)
-	FMOVQ F4, 2128(R1)
+	WORD $0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	WORD $0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
+	WORD $0x6e32dc63 // fmul v3.4s, v3.4s, v18.4s
+	WORD $0x6e31dc42 // fmul v2.4s, v2.4s, v17.4s
+	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
+	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
+	WORD $0x4e37c463 // fmaxnm v3.4s, v3.4s, v23.4s
+	WORD $0x4e37c442 // fmaxnm v2.4s, v2.4s, v23.4s
+	WORD $0x4eb6c463 // fminnm v3.4s, v3.4s, v22.4s
+	WORD $0x4eb6c442 // fminnm v2.4s, v2.4s, v22.4s
+	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
+	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
+	FMOVQ F3, 2112(R1)
+	FMOVQ F2, 2128(R1)
 	FLDPQ 96(R1), (F3, F2)
-	WORD $0x4eb4d465 // fsub v5.4s, v3.4s, v20.4s
-	WORD $0x4eb3d444 // fsub v4.4s, v2.4s, v19.4s
-	WORD $0x6e32dca5 // fmul v5.4s, v5.4s, v18.4s
-	WORD $0x6e31dc84 // fmul v4.4s, v4.4s, v17.4s
-	WORD $0x4e37d4a5 // fadd v5.4s, v5.4s, v23.4s
-	WORD $0x4e37d484 // fadd v4.4s, v4.4s, v23.4s
-	WORD $0x6eb7e4a3 // fcmgt v3.4s, v5.4s, v23.4s
-	WORD $0x6e771ca3 // bsl v3.16b, v5.16b, v23.16b
-	WORD $0x6eb7e482 // fcmgt v2.4s, v4.4s, v23.4s
-	WORD $0x6e771c82 // bsl v2.16b, v4.16b, v23.16b
-	WORD $0x4ea31c65 // mov v5.16b, v3.16b
-	WORD $0x4ea21c44 // mov v4.16b, v2.16b
-	WORD $0x6ea5e6c3 // fcmgt v3.4s, v22.4s, v5.4s
-	WORD $0x6e761ca3 // bsl v3.16b, v5.16b, v22.16b
-	WORD $0x6ea4e6c2 // fcmgt v2.4s, v22.4s, v4.4s
-	WORD $0x6e761c82 // bsl v2.16b, v4.16b, v22.16b
-	WORD $0x4ea31c65 // mov v5.16b, v3.16b
-	WORD $0x4ea21c44 // mov v4.16b, v2.16b
-	WORD $0x4eb7d4a5 // fsub v5.4s, v5.4s, v23.4s
-	WORD $0x4eb7d484 // fsub v4.4s, v4.4s, v23.4s
-	FMOVQ F5, 2144(R1)
-	FMOVQ F4, 2160(R1)
+	WORD $0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	WORD $0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
+	WORD $0x6e32dc63 // fmul v3.4s, v3.4s, v18.4s
+	WORD $0x6e31dc42 // fmul v2.4s, v2.4s, v17.4s
+	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
+	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
+	WORD $0x4e37c463 // fmaxnm v3.4s, v3.4s, v23.4s
+	WORD $0x4e37c442 // fmaxnm v2.4s, v2.4s, v23.4s
+	WORD $0x4eb6c463 // fminnm v3.4s, v3.4s, v22.4s
+	WORD $0x4eb6c442 // fminnm v2.4s, v2.4s, v22.4s
+	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
+	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
+	FMOVQ F3, 2144(R1)
+	FMOVQ F2, 2160(R1)
 	ADD $128, R1, R1
 	SUBS $4, R0, R0
 	BNE fitAffineAbsSIMDFirst
@@ -2335,18 +2207,10 @@ fitAffineAbsSIMDCodes:
 	WORD $0x6e31dc42 // fmul v2.4s, v2.4s, v17.4s
 	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
 	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
-	WORD $0x6eb7e461 // fcmgt v1.4s, v3.4s, v23.4s
-	WORD $0x6e771c61 // bsl v1.16b, v3.16b, v23.16b
-	WORD $0x6eb7e440 // fcmgt v0.4s, v2.4s, v23.4s
-	WORD $0x6e771c40 // bsl v0.16b, v2.16b, v23.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
-	WORD $0x6ea3e6c1 // fcmgt v1.4s, v22.4s, v3.4s
-	WORD $0x6e761c61 // bsl v1.16b, v3.16b, v22.16b
-	WORD $0x6ea2e6c0 // fcmgt v0.4s, v22.4s, v2.4s
-	WORD $0x6e761c40 // bsl v0.16b, v2.16b, v22.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e37c463 // fmaxnm v3.4s, v3.4s, v23.4s
+	WORD $0x4e37c442 // fmaxnm v2.4s, v2.4s, v23.4s
+	WORD $0x4eb6c463 // fminnm v3.4s, v3.4s, v22.4s
+	WORD $0x4eb6c442 // fminnm v2.4s, v2.4s, v22.4s
 	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
 	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
 	FMOVQ F3, 2048(R1)
@@ -2372,18 +2236,10 @@ fitAffineAbsSIMDCodes:
 	WORD $0x6e31dc42 // fmul v2.4s, v2.4s, v17.4s
 	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
 	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
-	WORD $0x6eb7e461 // fcmgt v1.4s, v3.4s, v23.4s
-	WORD $0x6e771c61 // bsl v1.16b, v3.16b, v23.16b
-	WORD $0x6eb7e440 // fcmgt v0.4s, v2.4s, v23.4s
-	WORD $0x6e771c40 // bsl v0.16b, v2.16b, v23.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
-	WORD $0x6ea3e6c1 // fcmgt v1.4s, v22.4s, v3.4s
-	WORD $0x6e761c61 // bsl v1.16b, v3.16b, v22.16b
-	WORD $0x6ea2e6c0 // fcmgt v0.4s, v22.4s, v2.4s
-	WORD $0x6e761c40 // bsl v0.16b, v2.16b, v22.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e37c463 // fmaxnm v3.4s, v3.4s, v23.4s
+	WORD $0x4e37c442 // fmaxnm v2.4s, v2.4s, v23.4s
+	WORD $0x4eb6c463 // fminnm v3.4s, v3.4s, v22.4s
+	WORD $0x4eb6c442 // fminnm v2.4s, v2.4s, v22.4s
 	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
 	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
 	FMOVQ F3, 2080(R1)
@@ -2409,18 +2265,10 @@ fitAffineAbsSIMDCodes:
 	WORD $0x6e31dc42 // fmul v2.4s, v2.4s, v17.4s
 	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
 	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
-	WORD $0x6eb7e461 // fcmgt v1.4s, v3.4s, v23.4s
-	WORD $0x6e771c61 // bsl v1.16b, v3.16b, v23.16b
-	WORD $0x6eb7e440 // fcmgt v0.4s, v2.4s, v23.4s
-	WORD $0x6e771c40 // bsl v0.16b, v2.16b, v23.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
-	WORD $0x6ea3e6c1 // fcmgt v1.4s, v22.4s, v3.4s
-	WORD $0x6e761c61 // bsl v1.16b, v3.16b, v22.16b
-	WORD $0x6ea2e6c0 // fcmgt v0.4s, v22.4s, v2.4s
-	WORD $0x6e761c40 // bsl v0.16b, v2.16b, v22.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e37c463 // fmaxnm v3.4s, v3.4s, v23.4s
+	WORD $0x4e37c442 // fmaxnm v2.4s, v2.4s, v23.4s
+	WORD $0x4eb6c463 // fminnm v3.4s, v3.4s, v22.4s
+	WORD $0x4eb6c442 // fminnm v2.4s, v2.4s, v22.4s
 	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
 	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
 	FMOVQ F3, 2112(R1)
@@ -2446,18 +2294,10 @@ fitAffineAbsSIMDCodes:
 	WORD $0x6e31dc42 // fmul v2.4s, v2.4s, v17.4s
 	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
 	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
-	WORD $0x6eb7e461 // fcmgt v1.4s, v3.4s, v23.4s
-	WORD $0x6e771c61 // bsl v1.16b, v3.16b, v23.16b
-	WORD $0x6eb7e440 // fcmgt v0.4s, v2.4s, v23.4s
-	WORD $0x6e771c40 // bsl v0.16b, v2.16b, v23.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
-	WORD $0x6ea3e6c1 // fcmgt v1.4s, v22.4s, v3.4s
-	WORD $0x6e761c61 // bsl v1.16b, v3.16b, v22.16b
-	WORD $0x6ea2e6c0 // fcmgt v0.4s, v22.4s, v2.4s
-	WORD $0x6e761c40 // bsl v0.16b, v2.16b, v22.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e37c463 // fmaxnm v3.4s, v3.4s, v23.4s
+	WORD $0x4e37c442 // fmaxnm v2.4s, v2.4s, v23.4s
+	WORD $0x4eb6c463 // fminnm v3.4s, v3.4s, v22.4s
+	WORD $0x4eb6c442 // fminnm v2.4s, v2.4s, v22.4s
 	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
 	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
 	FMOVQ F3, 2144(R1)
@@ -2982,18 +2822,10 @@ fitSymmetricSIMDFirst:
 	WORD $0x6e20de02 // fmul v2.4s, v16.4s, v0.4s
 	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
 	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
-	WORD $0x6eb6e461 // fcmgt v1.4s, v3.4s, v22.4s
-	WORD $0x6e761c61 // bsl v1.16b, v3.16b, v22.16b
-	WORD $0x6eb6e440 // fcmgt v0.4s, v2.4s, v22.4s
-	WORD $0x6e761c40 // bsl v0.16b, v2.16b, v22.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
-	WORD $0x6ea3e6a1 // fcmgt v1.4s, v21.4s, v3.4s
-	WORD $0x6e751c61 // bsl v1.16b, v3.16b, v21.16b
-	WORD $0x6ea2e6a0 // fcmgt v0.4s, v21.4s, v2.4s
-	WORD $0x6e751c40 // bsl v0.16b, v2.16b, v21.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e36c463 // fmaxnm v3.4s, v3.4s, v22.4s
+	WORD $0x4e36c442 // fmaxnm v2.4s, v2.4s, v22.4s
+	WORD $0x4eb5c463 // fminnm v3.4s, v3.4s, v21.4s
+	WORD $0x4eb5c442 // fminnm v2.4s, v2.4s, v21.4s
 	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
 	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
 	FMOVQ 2048(R1), F1
@@ -3015,18 +2847,10 @@ fitSymmetricSIMDFirst:
 	WORD $0x6e20de02 // fmul v2.4s, v16.4s, v0.4s
 	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
 	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
-	WORD $0x6eb6e461 // fcmgt v1.4s, v3.4s, v22.4s
-	WORD $0x6e761c61 // bsl v1.16b, v3.16b, v22.16b
-	WORD $0x6eb6e440 // fcmgt v0.4s, v2.4s, v22.4s
-	WORD $0x6e761c40 // bsl v0.16b, v2.16b, v22.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
-	WORD $0x6ea3e6a1 // fcmgt v1.4s, v21.4s, v3.4s
-	WORD $0x6e751c61 // bsl v1.16b, v3.16b, v21.16b
-	WORD $0x6ea2e6a0 // fcmgt v0.4s, v21.4s, v2.4s
-	WORD $0x6e751c40 // bsl v0.16b, v2.16b, v21.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e36c463 // fmaxnm v3.4s, v3.4s, v22.4s
+	WORD $0x4e36c442 // fmaxnm v2.4s, v2.4s, v22.4s
+	WORD $0x4eb5c463 // fminnm v3.4s, v3.4s, v21.4s
+	WORD $0x4eb5c442 // fminnm v2.4s, v2.4s, v21.4s
 	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
 	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
 	FMOVQ 2080(R1), F1
@@ -3048,18 +2872,10 @@ fitSymmetricSIMDFirst:
 	WORD $0x6e20de02 // fmul v2.4s, v16.4s, v0.4s
 	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
 	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
-	WORD $0x6eb6e461 // fcmgt v1.4s, v3.4s, v22.4s
-	WORD $0x6e761c61 // bsl v1.16b, v3.16b, v22.16b
-	WORD $0x6eb6e440 // fcmgt v0.4s, v2.4s, v22.4s
-	WORD $0x6e761c40 // bsl v0.16b, v2.16b, v22.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
-	WORD $0x6ea3e6a1 // fcmgt v1.4s, v21.4s, v3.4s
-	WORD $0x6e751c61 // bsl v1.16b, v3.16b, v21.16b
-	WORD $0x6ea2e6a0 // fcmgt v0.4s, v21.4s, v2.4s
-	WORD $0x6e751c40 // bsl v0.16b, v2.16b, v21.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e36c463 // fmaxnm v3.4s, v3.4s, v22.4s
+	WORD $0x4e36c442 // fmaxnm v2.4s, v2.4s, v22.4s
+	WORD $0x4eb5c463 // fminnm v3.4s, v3.4s, v21.4s
+	WORD $0x4eb5c442 // fminnm v2.4s, v2.4s, v21.4s
 	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
 	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
 	FMOVQ 2112(R1), F1
@@ -3081,18 +2897,10 @@ fitSymmetricSIMDFirst:
 	WORD $0x6e20de02 // fmul v2.4s, v16.4s, v0.4s
 	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
 	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
-	WORD $0x6eb6e461 // fcmgt v1.4s, v3.4s, v22.4s
-	WORD $0x6e761c61 // bsl v1.16b, v3.16b, v22.16b
-	WORD $0x6eb6e440 // fcmgt v0.4s, v2.4s, v22.4s
-	WORD $0x6e761c40 // bsl v0.16b, v2.16b, v22.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
-	WORD $0x6ea3e6a1 // fcmgt v1.4s, v21.4s, v3.4s
-	WORD $0x6e751c61 // bsl v1.16b, v3.16b, v21.16b
-	WORD $0x6ea2e6a0 // fcmgt v0.4s, v21.4s, v2.4s
-	WORD $0x6e751c40 // bsl v0.16b, v2.16b, v21.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e36c463 // fmaxnm v3.4s, v3.4s, v22.4s
+	WORD $0x4e36c442 // fmaxnm v2.4s, v2.4s, v22.4s
+	WORD $0x4eb5c463 // fminnm v3.4s, v3.4s, v21.4s
+	WORD $0x4eb5c442 // fminnm v2.4s, v2.4s, v21.4s
 	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
 	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
 	FMOVQ 2144(R1), F1
@@ -3114,18 +2922,10 @@ fitSymmetricSIMDFirst:
 	WORD $0x6e20de02 // fmul v2.4s, v16.4s, v0.4s
 	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
 	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
-	WORD $0x6eb6e461 // fcmgt v1.4s, v3.4s, v22.4s
-	WORD $0x6e761c61 // bsl v1.16b, v3.16b, v22.16b
-	WORD $0x6eb6e440 // fcmgt v0.4s, v2.4s, v22.4s
-	WORD $0x6e761c40 // bsl v0.16b, v2.16b, v22.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
-	WORD $0x6ea3e6a1 // fcmgt v1.4s, v21.4s, v3.4s
-	WORD $0x6e751c61 // bsl v1.16b, v3.16b, v21.16b
-	WORD $0x6ea2e6a0 // fcmgt v0.4s, v21.4s, v2.4s
-	WORD $0x6e751c40 // bsl v0.16b, v2.16b, v21.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e36c463 // fmaxnm v3.4s, v3.4s, v22.4s
+	WORD $0x4e36c442 // fmaxnm v2.4s, v2.4s, v22.4s
+	WORD $0x4eb5c463 // fminnm v3.4s, v3.4s, v21.4s
+	WORD $0x4eb5c442 // fminnm v2.4s, v2.4s, v21.4s
 	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
 	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
 	FMOVQ 2176(R1), F1
@@ -3147,18 +2947,10 @@ fitSymmetricSIMDFirst:
 	WORD $0x6e20de02 // fmul v2.4s, v16.4s, v0.4s
 	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
 	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
-	WORD $0x6eb6e461 // fcmgt v1.4s, v3.4s, v22.4s
-	WORD $0x6e761c61 // bsl v1.16b, v3.16b, v22.16b
-	WORD $0x6eb6e440 // fcmgt v0.4s, v2.4s, v22.4s
-	WORD $0x6e761c40 // bsl v0.16b, v2.16b, v22.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
-	WORD $0x6ea3e6a1 // fcmgt v1.4s, v21.4s, v3.4s
-	WORD $0x6e751c61 // bsl v1.16b, v3.16b, v21.16b
-	WORD $0x6ea2e6a0 // fcmgt v0.4s, v21.4s, v2.4s
-	WORD $0x6e751c40 // bsl v0.16b, v2.16b, v21.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e36c463 // fmaxnm v3.4s, v3.4s, v22.4s
+	WORD $0x4e36c442 // fmaxnm v2.4s, v2.4s, v22.4s
+	WORD $0x4eb5c463 // fminnm v3.4s, v3.4s, v21.4s
+	WORD $0x4eb5c442 // fminnm v2.4s, v2.4s, v21.4s
 	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
 	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
 	FMOVQ 2208(R1), F1
@@ -3180,18 +2972,10 @@ fitSymmetricSIMDFirst:
 	WORD $0x6e20de02 // fmul v2.4s, v16.4s, v0.4s
 	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
 	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
-	WORD $0x6eb6e461 // fcmgt v1.4s, v3.4s, v22.4s
-	WORD $0x6e761c61 // bsl v1.16b, v3.16b, v22.16b
-	WORD $0x6eb6e440 // fcmgt v0.4s, v2.4s, v22.4s
-	WORD $0x6e761c40 // bsl v0.16b, v2.16b, v22.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
-	WORD $0x6ea3e6a1 // fcmgt v1.4s, v21.4s, v3.4s
-	WORD $0x6e751c61 // bsl v1.16b, v3.16b, v21.16b
-	WORD $0x6ea2e6a0 // fcmgt v0.4s, v21.4s, v2.4s
-	WORD $0x6e751c40 // bsl v0.16b, v2.16b, v21.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e36c463 // fmaxnm v3.4s, v3.4s, v22.4s
+	WORD $0x4e36c442 // fmaxnm v2.4s, v2.4s, v22.4s
+	WORD $0x4eb5c463 // fminnm v3.4s, v3.4s, v21.4s
+	WORD $0x4eb5c442 // fminnm v2.4s, v2.4s, v21.4s
 	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
 	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
 	FMOVQ 2240(R1), F1
@@ -3213,18 +2997,10 @@ fitSymmetricSIMDFirst:
 	WORD $0x6e20de02 // fmul v2.4s, v16.4s, v0.4s
 	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
 	WORD $0x4e37d442 // fadd v2.4s, v2.4s, v23.4s
-	WORD $0x6eb6e461 // fcmgt v1.4s, v3.4s, v22.4s
-	WORD $0x6e761c61 // bsl v1.16b, v3.16b, v22.16b
-	WORD $0x6eb6e440 // fcmgt v0.4s, v2.4s, v22.4s
-	WORD $0x6e761c40 // bsl v0.16b, v2.16b, v22.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
-	WORD $0x6ea3e6a1 // fcmgt v1.4s, v21.4s, v3.4s
-	WORD $0x6e751c61 // bsl v1.16b, v3.16b, v21.16b
-	WORD $0x6ea2e6a0 // fcmgt v0.4s, v21.4s, v2.4s
-	WORD $0x6e751c40 // bsl v0.16b, v2.16b, v21.16b
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e36c463 // fmaxnm v3.4s, v3.4s, v22.4s
+	WORD $0x4e36c442 // fmaxnm v2.4s, v2.4s, v22.4s
+	WORD $0x4eb5c463 // fminnm v3.4s, v3.4s, v21.4s
+	WORD $0x4eb5c442 // fminnm v2.4s, v2.4s, v21.4s
 	WORD $0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
 	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
 	FMOVQ 2272(R1), F1
@@ -3278,18 +3054,10 @@ fitSymmetricSIMDPass:
 	WORD $0x6e26de08 // fmul v8.4s, v16.4s, v6.4s
 	WORD $0x4e37d529 // fadd v9.4s, v9.4s, v23.4s
 	WORD $0x4e37d508 // fadd v8.4s, v8.4s, v23.4s
-	WORD $0x6eb6e527 // fcmgt v7.4s, v9.4s, v22.4s
-	WORD $0x6e761d27 // bsl v7.16b, v9.16b, v22.16b
-	WORD $0x6eb6e506 // fcmgt v6.4s, v8.4s, v22.4s
-	WORD $0x6e761d06 // bsl v6.16b, v8.16b, v22.16b
-	WORD $0x4ea71ce9 // mov v9.16b, v7.16b
-	WORD $0x4ea61cc8 // mov v8.16b, v6.16b
-	WORD $0x6ea9e6a7 // fcmgt v7.4s, v21.4s, v9.4s
-	WORD $0x6e751d27 // bsl v7.16b, v9.16b, v21.16b
-	WORD $0x6ea8e6a6 // fcmgt v6.4s, v21.4s, v8.4s
-	WORD $0x6e751d06 // bsl v6.16b, v8.16b, v21.16b
-	WORD $0x4ea71ce9 // mov v9.16b, v7.16b
-	WORD $0x4ea61cc8 // mov v8.16b, v6.16b
+	WORD $0x4e36c529 // fmaxnm v9.4s, v9.4s, v22.4s
+	WORD $0x4e36c508 // fmaxnm v8.4s, v8.4s, v22.4s
+	WORD $0x4eb5c529 // fminnm v9.4s, v9.4s, v21.4s
+	WORD $0x4eb5c508 // fminnm v8.4s, v8.4s, v21.4s
 	WORD $0x4eb7d529 // fsub v9.4s, v9.4s, v23.4s
 	WORD $0x4eb7d508 // fsub v8.4s, v8.4s, v23.4s
 	FMOVQ 2048(R1), F7
@@ -3311,18 +3079,10 @@ fitSymmetricSIMDPass:
 	WORD $0x6e26de08 // fmul v8.4s, v16.4s, v6.4s
 	WORD $0x4e37d529 // fadd v9.4s, v9.4s, v23.4s
 	WORD $0x4e37d508 // fadd v8.4s, v8.4s, v23.4s
-	WORD $0x6eb6e527 // fcmgt v7.4s, v9.4s, v22.4s
-	WORD $0x6e761d27 // bsl v7.16b, v9.16b, v22.16b
-	WORD $0x6eb6e506 // fcmgt v6.4s, v8.4s, v22.4s
-	WORD $0x6e761d06 // bsl v6.16b, v8.16b, v22.16b
-	WORD $0x4ea71ce9 // mov v9.16b, v7.16b
-	WORD $0x4ea61cc8 // mov v8.16b, v6.16b
-	WORD $0x6ea9e6a7 // fcmgt v7.4s, v21.4s, v9.4s
-	WORD $0x6e751d27 // bsl v7.16b, v9.16b, v21.16b
-	WORD $0x6ea8e6a6 // fcmgt v6.4s, v21.4s, v8.4s
-	WORD $0x6e751d06 // bsl v6.16b, v8.16b, v21.16b
-	WORD $0x4ea71ce9 // mov v9.16b, v7.16b
-	WORD $0x4ea61cc8 // mov v8.16b, v6.16b
+	WORD $0x4e36c529 // fmaxnm v9.4s, v9.4s, v22.4s
+	WORD $0x4e36c508 // fmaxnm v8.4s, v8.4s, v22.4s
+	WORD $0x4eb5c529 // fminnm v9.4s, v9.4s, v21.4s
+	WORD $0x4eb5c508 // fminnm v8.4s, v8.4s, v21.4s
 	WORD $0x4eb7d529 // fsub v9.4s, v9.4s, v23.4s
 	WORD $0x4eb7d508 // fsub v8.4s, v8.4s, v23.4s
 	FMOVQ 2080(R1), F7
@@ -3344,18 +3104,10 @@ fitSymmetricSIMDPass:
 	WORD $0x6e26de08 // fmul v8.4s, v16.4s, v6.4s
 	WORD $0x4e37d529 // fadd v9.4s, v9.4s, v23.4s
 	WORD $0x4e37d508 // fadd v8.4s, v8.4s, v23.4s
-	WORD $0x6eb6e527 // fcmgt v7.4s, v9.4s, v22.4s
-	WORD $0x6e761d27 // bsl v7.16b, v9.16b, v22.16b
-	WORD $0x6eb6e506 // fcmgt v6.4s, v8.4s, v22.4s
-	WORD $0x6e761d06 // bsl v6.16b, v8.16b, v22.16b
-	WORD $0x4ea71ce9 // mov v9.16b, v7.16b
-	WORD $0x4ea61cc8 // mov v8.16b, v6.16b
-	WORD $0x6ea9e6a7 // fcmgt v7.4s, v21.4s, v9.4s
-	WORD $0x6e751d27 // bsl v7.16b, v9.16b, v21.16b
-	WORD $0x6ea8e6a6 // fcmgt v6.4s, v21.4s, v8.4s
-	WORD $0x6e751d06 // bsl v6.16b, v8.16b, v21.16b
-	WORD $0x4ea71ce9 // mov v9.16b, v7.16b
-	WORD $0x4ea61cc8 // mov v8.16b, v6.16b
+	WORD $0x4e36c529 // fmaxnm v9.4s, v9.4s, v22.4s
+	WORD $0x4e36c508 // fmaxnm v8.4s, v8.4s, v22.4s
+	WORD $0x4eb5c529 // fminnm v9.4s, v9.4s, v21.4s
+	WORD $0x4eb5c508 // fminnm v8.4s, v8.4s, v21.4s
 	WORD $0x4eb7d529 // fsub v9.4s, v9.4s, v23.4s
 	WORD $0x4eb7d508 // fsub v8.4s, v8.4s, v23.4s
 	FMOVQ 2112(R1), F7
@@ -3377,18 +3129,10 @@ fitSymmetricSIMDPass:
 	WORD $0x6e26de08 // fmul v8.4s, v16.4s, v6.4s
 	WORD $0x4e37d529 // fadd v9.4s, v9.4s, v23.4s
 	WORD $0x4e37d508 // fadd v8.4s, v8.4s, v23.4s
-	WORD $0x6eb6e527 // fcmgt v7.4s, v9.4s, v22.4s
-	WORD $0x6e761d27 // bsl v7.16b, v9.16b, v22.16b
-	WORD $0x6eb6e506 // fcmgt v6.4s, v8.4s, v22.4s
-	WORD $0x6e761d06 // bsl v6.16b, v8.16b, v22.16b
-	WORD $0x4ea71ce9 // mov v9.16b, v7.16b
-	WORD $0x4ea61cc8 // mov v8.16b, v6.16b
-	WORD $0x6ea9e6a7 // fcmgt v7.4s, v21.4s, v9.4s
-	WORD $0x6e751d27 // bsl v7.16b, v9.16b, v21.16b
-	WORD $0x6ea8e6a6 // fcmgt v6.4s, v21.4s, v8.4s
-	WORD $0x6e751d06 // bsl v6.16b, v8.16b, v21.16b
-	WORD $0x4ea71ce9 // mov v9.16b, v7.16b
-	WORD $0x4ea61cc8 // mov v8.16b, v6.16b
+	WORD $0x4e36c529 // fmaxnm v9.4s, v9.4s, v22.4s
+	WORD $0x4e36c508 // fmaxnm v8.4s, v8.4s, v22.4s
+	WORD $0x4eb5c529 // fminnm v9.4s, v9.4s, v21.4s
+	WORD $0x4eb5c508 // fminnm v8.4s, v8.4s, v21.4s
 	WORD $0x4eb7d529 // fsub v9.4s, v9.4s, v23.4s
 	WORD $0x4eb7d508 // fsub v8.4s, v8.4s, v23.4s
 	FMOVQ 2144(R1), F7
@@ -3410,18 +3154,10 @@ fitSymmetricSIMDPass:
 	WORD $0x6e26de08 // fmul v8.4s, v16.4s, v6.4s
 	WORD $0x4e37d529 // fadd v9.4s, v9.4s, v23.4s
 	WORD $0x4e37d508 // fadd v8.4s, v8.4s, v23.4s
-	WORD $0x6eb6e527 // fcmgt v7.4s, v9.4s, v22.4s
-	WORD $0x6e761d27 // bsl v7.16b, v9.16b, v22.16b
-	WORD $0x6eb6e506 // fcmgt v6.4s, v8.4s, v22.4s
-	WORD $0x6e761d06 // bsl v6.16b, v8.16b, v22.16b
-	WORD $0x4ea71ce9 // mov v9.16b, v7.16b
-	WORD $0x4ea61cc8 // mov v8.16b, v6.16b
-	WORD $0x6ea9e6a7 // fcmgt v7.4s, v21.4s, v9.4s
-	WORD $0x6e751d27 // bsl v7.16b, v9.16b, v21.16b
-	WORD $0x6ea8e6a6 // fcmgt v6.4s, v21.4s, v8.4s
-	WORD $0x6e751d06 // bsl v6.16b, v8.16b, v21.16b
-	WORD $0x4ea71ce9 // mov v9.16b, v7.16b
-	WORD $0x4ea61cc8 // mov v8.16b, v6.16b
+	WORD $0x4e36c529 // fmaxnm v9.4s, v9.4s, v22.4s
+	WORD $0x4e36c508 // fmaxnm v8.4s, v8.4s, v22.4s
+	WORD $0x4eb5c529 // fminnm v9.4s, v9.4s, v21.4s
+	WORD $0x4eb5c508 // fminnm v8.4s, v8.4s, v21.4s
 	WORD $0x4eb7d529 // fsub v9.4s, v9.4s, v23.4s
 	WORD $0x4eb7d508 // fsub v8.4s, v8.4s, v23.4s
 	FMOVQ 2176(R1), F7
@@ -3443,18 +3179,10 @@ fitSymmetricSIMDPass:
 	WORD $0x6e26de08 // fmul v8.4s, v16.4s, v6.4s
 	WORD $0x4e37d529 // fadd v9.4s, v9.4s, v23.4s
 	WORD $0x4e37d508 // fadd v8.4s, v8.4s, v23.4s
-	WORD $0x6eb6e527 // fcmgt v7.4s, v9.4s, v22.4s
-	WORD $0x6e761d27 // bsl v7.16b, v9.16b, v22.16b
-	WORD $0x6eb6e506 // fcmgt v6.4s, v8.4s, v22.4s
-	WORD $0x6e761d06 // bsl v6.16b, v8.16b, v22.16b
-	WORD $0x4ea71ce9 // mov v9.16b, v7.16b
-	WORD $0x4ea61cc8 // mov v8.16b, v6.16b
-	WORD $0x6ea9e6a7 // fcmgt v7.4s, v21.4s, v9.4s
-	WORD $0x6e751d27 // bsl v7.16b, v9.16b, v21.16b
-	WORD $0x6ea8e6a6 // fcmgt v6.4s, v21.4s, v8.4s
-	WORD $0x6e751d06 // bsl v6.16b, v8.16b, v21.16b
-	WORD $0x4ea71ce9 // mov v9.16b, v7.16b
-	WORD $0x4ea61cc8 // mov v8.16b, v6.16b
+	WORD $0x4e36c529 // fmaxnm v9.4s, v9.4s, v22.4s
+	WORD $0x4e36c508 // fmaxnm v8.4s, v8.4s, v22.4s
+	WORD $0x4eb5c529 // fminnm v9.4s, v9.4s, v21.4s
+	WORD $0x4eb5c508 // fminnm v8.4s, v8.4s, v21.4s
 	WORD $0x4eb7d529 // fsub v9.4s, v9.4s, v23.4s
 	WORD $0x4eb7d508 // fsub v8.4s, v8.4s, v23.4s
 	FMOVQ 2208(R1), F7
@@ -3476,18 +3204,10 @@ fitSymmetricSIMDPass:
 	WORD $0x6e26de08 // fmul v8.4s, v16.4s, v6.4s
 	WORD $0x4e37d529 // fadd v9.4s, v9.4s, v23.4s
 	WORD $0x4e37d508 // fadd v8.4s, v8.4s, v23.4s
-	WORD $0x6eb6e527 // fcmgt v7.4s, v9.4s, v22.4s
-	WORD $0x6e761d27 // bsl v7.16b, v9.16b, v22.16b
-	WORD $0x6eb6e506 // fcmgt v6.4s, v8.4s, v22.4s
-	WORD $0x6e761d06 // bsl v6.16b, v8.16b, v22.16b
-	WORD $0x4ea71ce9 // mov v9.16b, v7.16b
-	WORD $0x4ea61cc8 // mov v8.16b, v6.16b
-	WORD $0x6ea9e6a7 // fcmgt v7.4s, v21.4s, v9.4s
-	WORD $0x6e751d27 // bsl v7.16b, v9.16b, v21.16b
-	WORD $0x6ea8e6a6 // fcmgt v6.4s, v21.4s, v8.4s
-	WORD $0x6e751d06 // bsl v6.16b, v8.16b, v21.16b
-	WORD $0x4ea71ce9 // mov v9.16b, v7.16b
-	WORD $0x4ea61cc8 // mov v8.16b, v6.16b
+	WORD $0x4e36c529 // fmaxnm v9.4s, v9.4s, v22.4s
+	WORD $0x4e36c508 // fmaxnm v8.4s, v8.4s, v22.4s
+	WORD $0x4eb5c529 // fminnm v9.4s, v9.4s, v21.4s
+	WORD $0x4eb5c508 // fminnm v8.4s, v8.4s, v21.4s
 	WORD $0x4eb7d529 // fsub v9.4s, v9.4s, v23.4s
 	WORD $0x4eb7d508 // fsub v8.4s, v8.4s, v23.4s
 	FMOVQ 2240(R1), F7
@@ -3509,18 +3229,10 @@ fitSymmetricSIMDPass:
 	WORD $0x6e26de08 // fmul v8.4s, v16.4s, v6.4s
 	WORD $0x4e37d529 // fadd v9.4s, v9.4s, v23.4s
 	WORD $0x4e37d508 // fadd v8.4s, v8.4s, v23.4s
-	WORD $0x6eb6e527 // fcmgt v7.4s, v9.4s, v22.4s
-	WORD $0x6e761d27 // bsl v7.16b, v9.16b, v22.16b
-	WORD $0x6eb6e506 // fcmgt v6.4s, v8.4s, v22.4s
-	WORD $0x6e761d06 // bsl v6.16b, v8.16b, v22.16b
-	WORD $0x4ea71ce9 // mov v9.16b, v7.16b
-	WORD $0x4ea61cc8 // mov v8.16b, v6.16b
-	WORD $0x6ea9e6a7 // fcmgt v7.4s, v21.4s, v9.4s
-	WORD $0x6e751d27 // bsl v7.16b, v9.16b, v21.16b
-	WORD $0x6ea8e6a6 // fcmgt v6.4s, v21.4s, v8.4s
-	WORD $0x6e751d06 // bsl v6.16b, v8.16b, v21.16b
-	WORD $0x4ea71ce9 // mov v9.16b, v7.16b
-	WORD $0x4ea61cc8 // mov v8.16b, v6.16b
+	WORD $0x4e36c529 // fmaxnm v9.4s, v9.4s, v22.4s
+	WORD $0x4e36c508 // fmaxnm v8.4s, v8.4s, v22.4s
+	WORD $0x4eb5c529 // fminnm v9.4s, v9.4s, v21.4s
+	WORD $0x4eb5c508 // fminnm v8.4s, v8.4s, v21.4s
 	WORD $0x4eb7d529 // fsub v9.4s, v9.4s, v23.4s
 	WORD $0x4eb7d508 // fsub v8.4s, v8.4s, v23.4s
 	FMOVQ 2272(R1), F7

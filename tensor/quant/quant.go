@@ -16,7 +16,7 @@
 package quant
 
 //go:generate go -C _gen run . -out ../kernels_amd64.s -stubs ../stubs_amd64.go -pkg quant -neon ../kernels_arm64.s -neonstubs ../stubs_arm64.go
-//go:generate go -C _gen run . -iq -out ../iq_kernels_amd64.s -stubs ../iq_stubs_amd64.go -pkg quant
+//go:generate go -C _gen run . -iq -out ../iq_kernels_amd64.s -stubs ../iq_stubs_amd64.go -pkg quant -neon ../iq_kernels_arm64.s -neonstubs ../iq_stubs_arm64.go
 
 import (
 	"fmt"

@@ -8,6 +8,7 @@ import (
 	"github.com/mmcloughlin/avo/ir"
 	"github.com/mmcloughlin/avo/pass"
 	"github.com/mmcloughlin/avo/printer"
+	"github.com/mmcloughlin/avo/reg"
 
 	"quern/tensor/quant/_gen/neon"
 )
@@ -16,6 +17,17 @@ var (
 	neonOut   = flag.String("neon", "", "assembly output for arm64")
 	neonStubs = flag.String("neonstubs", "", "go stub file for arm64")
 )
+
+// bounds are registers that are marked by bound.
+var bounds = map[reg.ID]bool{}
+
+// bound says that a register never holds zero nor what is no number, so that
+// NEON's own minimum and maximum do.
+func bound(v ...reg.Register) {
+	for _, r := range v {
+		bounds[r.ID()] = true
+	}
+}
 
 // alsoNEON translates the functions before avo compiles them.
 func alsoNEON() {
@@ -26,7 +38,7 @@ func writeNEON(f *ir.File) error {
 	if *neonOut == "" {
 		return nil
 	}
-	a, err := neon.Translate(f, func(name string) bool { return name == "hasF16C" })
+	a, err := neon.Translate(f, bounds, func(name string) bool { return name == "hasF16C" })
 	if err != nil {
 		return err
 	}

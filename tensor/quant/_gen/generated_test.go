@@ -14,7 +14,7 @@ func TestGenerated(t *testing.T) {
 	dir := t.TempDir()
 	for _, command := range [][]string{
 		{"-out", "kernels_amd64.s", "-stubs", "stubs_amd64.go", "-neon", "kernels_arm64.s", "-neonstubs", "stubs_arm64.go"},
-		{"-iq", "-out", "iq_kernels_amd64.s", "-stubs", "iq_stubs_amd64.go"},
+		{"-iq", "-out", "iq_kernels_amd64.s", "-stubs", "iq_stubs_amd64.go", "-neon", "iq_kernels_arm64.s", "-neonstubs", "iq_stubs_arm64.go"},
 	} {
 		args := []string{"run", ".", "-pkg", "quant"}
 		for _, a := range command {
@@ -28,7 +28,7 @@ func TestGenerated(t *testing.T) {
 		}
 	}
 	files, err := os.ReadDir(dir)
-	if err != nil || len(files) < 6 {
+	if err != nil || len(files) != 8 {
 		t.Fatalf("%d files were written, %v", len(files), err)
 	}
 	for _, f := range files {

@@ -231,6 +231,7 @@ func fitAffine(name string, absolute bool) {
 	mag, top := magic(), YMM()
 	VBROADCASTSS(Mem{Base: cand}, top)
 	VADDPS(mag, top, top)
+	bound(top)
 	abs := constant("absBits1", 0x7fffffff)
 	mask := GP32()
 	lo, iscale := YMM(), YMM()

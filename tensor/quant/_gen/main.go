@@ -18,6 +18,7 @@ func main() {
 	iq := flag.Bool("iq", false, "write the searches of IQ1, IQ2 and IQ3")
 	flag.Parse()
 	ConstraintExpr("amd64,!noasm")
+	alsoNEON()
 	if *iq {
 		latticeKernels()
 		splitKernels()
@@ -44,7 +45,6 @@ func main() {
 	codesIQ4()
 	positiveTrials()
 	symmetricTrials()
-	alsoNEON()
 	Generate()
 }
 

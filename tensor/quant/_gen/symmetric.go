@@ -48,6 +48,7 @@ func fitSymmetric() {
 	VADDPS(mag, low, low)
 	VBROADCASTSS(Mem{Base: cand, Disp: 4}, high)
 	VADDPS(mag, high, high)
+	bound(low, high)
 
 	Label(at("Set"))
 	extreme, _ := extremes(at("Extremes"), field, s, n, at("Refuse"))

@@ -38,8 +38,29 @@ func (g *graph) meet(a, b temp) {
 	}
 }
 
-// allocate numbers the registers of a function.
+// allocate numbers the registers of a function, of which it may put some on the
+// stack.
 func (f *function) allocate() ([]int, error) {
+	for {
+		g := f.interference()
+		g.join()
+		failed, err := g.color()
+		if err == nil {
+			numbers := make([]int, len(f.classes))
+			for r := range numbers {
+				numbers[r] = g.number[g.find(temp(r))]
+			}
+			return numbers, nil
+		}
+		r, ok := g.cheapest(failed)
+		if !ok {
+			return nil, fmt.Errorf("%s: %w", f.name, err)
+		}
+		f.spill(r)
+	}
+}
+
+func (f *function) interference() *graph {
 	g := &graph{f: f, where: make([]temp, len(f.classes)), meets: make([]map[temp]bool, len(f.classes)), number: make([]int, len(f.classes))}
 	for r := range f.classes {
 		g.where[r], g.meets[r], g.number[r] = temp(r), map[temp]bool{}, -1
@@ -58,23 +79,20 @@ func (f *function) allocate() ([]int, error) {
 			}
 		}
 	}
-	g.join()
-	if err := g.color(); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.name, err)
-	}
-	numbers := make([]int, len(f.classes))
-	for r := range numbers {
-		numbers[r] = g.number[g.find(temp(r))]
-	}
-	return numbers, nil
+	return g
 }
 
-// join lets the two sides of a move share a number where they can.
-func (g *graph) join() {
+func (g *graph) paired() map[temp]bool {
 	paired := map[temp]bool{}
 	for _, p := range g.f.pairs {
 		paired[p[0]], paired[p[1]] = true, true
 	}
+	return paired
+}
+
+// join lets the two sides of a move share a number where they can.
+func (g *graph) join() {
+	paired := g.paired()
 	for _, in := range g.f.code {
 		if !in.move {
 			continue
@@ -93,15 +111,15 @@ func (g *graph) join() {
 }
 
 // color gives numbers: first to the pairs, then to the others, those last that
-// meet few.
-func (g *graph) color() error {
+// meet few. It fails at a register for which none is left.
+func (g *graph) color() (failed temp, err error) {
 	for _, p := range g.f.pairs {
 		if g.number[p[0]] >= 0 {
 			continue
 		}
 		for n := 0; ; n++ {
 			if n == 31 {
-				return fmt.Errorf("no pair of registers is free")
+				return p[0], fmt.Errorf("no pair of registers is free")
 			}
 			if g.free(p[0], n) && g.free(p[1], n+1) {
 				g.number[p[0]], g.number[p[1]] = n, n+1
@@ -141,10 +159,10 @@ func (g *graph) color() error {
 			}
 		}
 		if g.number[r] < 0 {
-			return fmt.Errorf("too many registers of class %d are in use at once", g.f.classes[r])
+			return r, fmt.Errorf("too many registers of class %d are in use at once", g.f.classes[r])
 		}
 	}
-	return nil
+	return 0, nil
 }
 
 func (g *graph) free(r temp, n int) bool {

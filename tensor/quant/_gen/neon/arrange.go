@@ -40,9 +40,14 @@ func moveVector(t *translator, in *ir.Instruction) {
 	t.write(in, func(int) temp { return p[0] })
 }
 
-func loadFirst(t *translator, in *ir.Instruction) {
-	if asVector(in.Operands[1]) == nil || asVector(in.Operands[0]) != nil {
-		fail("not a load")
+func moveFirst(t *translator, in *ir.Instruction) {
+	if len(in.Operands) != 2 || asVector(in.Operands[0]) != nil && asVector(in.Operands[1]) != nil {
+		fail("not a load or a store")
+	}
+	if r := asVector(in.Operands[0]); r != nil {
+		base, at := t.address(in.Operands[1])
+		t.emit(inst{op: storeF, src: []temp{base, t.register(r)[0]}, i: at})
+		return
 	}
 	w := t.firstOf(in.Operands[0])
 	t.write(in, func(int) temp { return w })
@@ -162,20 +167,38 @@ func permute(t *translator, in *ir.Instruction) {
 	t.pairs = append(t.pairs, h)
 	at := t.register(index)
 	t.write(in, func(k int) temp {
-		i := t.tableIndex(at[k])
+		i := t.tableIndex(at[k], 7)
 		d := t.newTemp(vector)
 		t.emit(inst{op: tbl2, dst: []temp{d}, src: []temp{h[0], i, h[1]}})
 		return d
 	})
 }
 
+// permuteLanes looks words up in the half that they lie in.
+func permuteLanes(t *translator, in *ir.Instruction) {
+	if _, ok := number(in.Operands[0]); ok {
+		shuffle(t, in)
+		return
+	}
+	p := t.operands(in)
+	t.write(in, func(k int) temp { return t.vec(tbl1, p[1][k], t.tableIndex(p[0][k], 3)) })
+}
+
+func insert(t *translator, in *ir.Instruction) {
+	at, _ := number(in.Operands[0])
+	half := t.pair(in.Operands[1], 16)[0]
+	h := t.register(asVector(in.Operands[2]))
+	h[at&1] = half
+	t.write(in, func(k int) temp { return h[k] })
+}
+
 // tableIndex gives the places of the bytes of the words whose indices are the
-// lower three bits: 4*i, 4*i+1, 4*i+2, 4*i+3.
-func (t *translator) tableIndex(i temp) temp {
+// lower bits: 4*i, 4*i+1, 4*i+2, 4*i+3.
+func (t *translator) tableIndex(i temp, bits uint32) temp {
 	if b, ok := t.indexes[i]; ok {
 		return b
 	}
-	b := t.vec(and, i, t.sharedConstant(7))
+	b := t.vec(and, i, t.sharedConstant(bits))
 	b = t.vec(mul4s, b, t.sharedConstant(0x04040404))
 	b = t.vec(add4s, b, t.sharedConstant(0x03020100))
 	t.indexes[i] = b
@@ -191,6 +214,15 @@ func multiplyBytes(t *translator, in *ir.Instruction) {
 		lo := t.vec(saddlp8h, t.vec(mul8h, t.vec(uxtl8h, a), t.vec(sxtl8h, b)))
 		hi := t.vec(saddlp8h, t.vec(mul8h, t.vec(uxtl8hHi, a), t.vec(sxtl8hHi, b)))
 		return t.change(sqxtn8h, t.vec(sqxtn4h, lo), hi)
+	})
+}
+
+// multiplyWords multiplies signed 16-bit elements and adds neighbours.
+func multiplyWords(t *translator, in *ir.Instruction) {
+	p := t.operands(in)
+	t.write(in, func(k int) temp {
+		a, b := p[1][k], p[0][k]
+		return t.vec(addp4s, t.vec(smull4s, a, b), t.vec(smullHi, a, b))
 	})
 }
 
@@ -218,7 +250,7 @@ func toHalf(t *translator, in *ir.Instruction) {
 	})
 }
 
-// laneMask gathers a byte for each lane. See learnLanes.
+// laneMask gathers a bit for each lane, or a byte. See learnLanes.
 func laneMask(t *translator, in *ir.Instruction) {
 	r := asVector(in.Operands[0])
 	if r.Size() != 32 {
@@ -230,7 +262,12 @@ func laneMask(t *translator, in *ir.Instruction) {
 		m = t.vec(signs8h, m)
 	}
 	m = t.vec(xtn8b, m)
-	t.emit(inst{op: toX, dst: []temp{t.gen(in.Operands[1])}, src: []temp{m}})
+	d := []temp{t.gen(in.Operands[1])}
+	if t.isLanes(in.Operands[1]) {
+		t.emit(inst{op: toX, dst: d, src: []temp{m}})
+		return
+	}
+	t.emit(inst{op: toW, dst: d, src: []temp{t.vec(addv8b, t.vec(and, m, t.laneBits()))}})
 }
 
 // byteMask gathers a bit for each byte: eight bytes with a bit each are added up
@@ -241,12 +278,11 @@ func byteMask(t *translator, in *ir.Instruction) {
 		fail("not a mask of 32 bytes")
 	}
 	h := t.register(r)
-	bits := t.vec(dupX, t.value(-0x7fbfdfeff7fbfdff))
 	for k := range h {
 		if !t.mask[r.ID()] {
 			h[k] = t.vec(signs16b, h[k])
 		}
-		h[k] = t.vec(and, h[k], bits)
+		h[k] = t.vec(and, h[k], t.laneBits())
 	}
 	m := t.vec(addp16b, h[0], h[1])
 	m = t.vec(addp16b, m, m)
@@ -261,6 +297,20 @@ func moveWord(t *translator, in *ir.Instruction) {
 	}
 	s := t.gen(in.Operands[0])
 	t.write(in, func(int) temp { return t.do(fromW, vector, s) })
+}
+
+func extractWord(t *translator, in *ir.Instruction) {
+	k, _ := number(in.Operands[0])
+	if !isGen(in.Operands[2]) {
+		fail("not to a register")
+	}
+	t.emit(inst{op: toWord, dst: []temp{t.gen(in.Operands[2])}, src: []temp{t.register(asVector(in.Operands[1]))[0]}, i: k})
+}
+
+// countBits counts in a vector.
+func countBits(t *translator, in, next *ir.Instruction) {
+	n := t.vec(addv8b, t.vec(cnt8b, t.do(fromW, vector, t.gen(in.Operands[0]))))
+	t.emit(inst{op: toW, dst: []temp{t.gen(in.Operands[1])}, src: []temp{n}})
 }
 
 func extractHalf(t *translator, in *ir.Instruction) {

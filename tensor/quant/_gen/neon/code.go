@@ -27,7 +27,9 @@ type function struct {
 	name    string
 	classes []class
 	code    []inst
-	pairs   [][2]temp // need consecutive numbers
+	pairs   [][2]temp     // need consecutive numbers
+	slots   int           // of 16 bytes, on the stack
+	short   map[temp]bool // of vectors that were spilled
 }
 
 func (f *function) newTemp(c class) temp {

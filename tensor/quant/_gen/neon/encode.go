@@ -64,6 +64,10 @@ var (
 	fmulS  = ternary("fmul sD, sN, sM", 0x1e200800)
 	fcmeq  = ternary("fcmeq vD.4s, vN.4s, vM.4s", 0x4e20e400)
 	fcmgt  = ternary("fcmgt vD.4s, vN.4s, vM.4s", 0x6ea0e400)
+	fmaxnm = ternary("fmaxnm vD.4s, vN.4s, vM.4s", 0x4e20c400)
+	fminnm = ternary("fminnm vD.4s, vN.4s, vM.4s", 0x4ea0c400)
+	fcmge  = ternary("fcmge vD.4s, vN.4s, vM.4s", 0x6e20e400)
+	frintn = ternary("frintn vD.4s, vN.4s", 0x4e218800)
 	fcvtzs = ternary("fcvtzs vD.4s, vN.4s", 0x4ea1b800)
 	fcvtns = ternary("fcvtns vD.4s, vN.4s", 0x4e21a800)
 	fcvtn  = ternary("fcvtn vD.4h, vN.4s", 0x0e216800)
@@ -84,6 +88,11 @@ var (
 	smin16b  = ternary("smin vD.16b, vN.16b, vM.16b", 0x4e206c00)
 	umin16b  = ternary("umin vD.16b, vN.16b, vM.16b", 0x6e206c00)
 	addp16b  = ternary("addp vD.16b, vN.16b, vM.16b", 0x4e20bc00)
+	addp4s   = ternary("addp vD.4s, vN.4s, vM.4s", 0x4ea0bc00)
+	smull4s  = ternary("smull vD.4s, vN.4h, vM.4h", 0x0e60c000)
+	smullHi  = ternary("smull2 vD.4s, vN.8h, vM.8h", 0x4e60c000)
+	addv8b   = ternary("addv bD, vN.8b", 0x0e31b800)
+	cnt8b    = ternary("cnt vD.8b, vN.8b", 0x0e205800)
 	saddlp8h = ternary("saddlp vD.4s, vN.8h", 0x4e602800)
 
 	// Less than zero, so all of an element takes its sign.
@@ -128,6 +137,7 @@ var (
 	dupX    = ternary("dup vD.2d, xN", 0x4e080c00)
 	insS    = tied("mov vD.s[0], vN.s[0]", 0x6e040400)
 	tbl2    = ternary("tbl vD.16b, {vN.16b, vP.16b}, vM.16b", 0x4e002000) // P = N + 1
+	tbl1    = ternary("tbl vD.16b, {vN.16b}, vM.16b", 0x4e000000)
 	toX     = ternary("fmov xD, dN", 0x9e660000)
 	toW     = ternary("fmov wD, sN", 0x1e260000)
 	fromW   = ternary("fmov sD, wN", 0x1e270000) // zero above
@@ -136,6 +146,8 @@ var (
 
 	shl4s  = immediate("shl vD.4s, vN.4s, #I", 0x4f005400, shiftLeft(32))
 	shl8h  = immediate("shl vD.8h, vN.8h, #I", 0x4f005400, shiftLeft(16))
+	sshr4s = immediate("sshr vD.4s, vN.4s, #I", 0x4f000400, shiftRight(32))
+	toWord = immediate("mov wD, vN.s[I]", 0x0e043c00, func(i int64) uint32 { return uint32(i) << 19 })
 	ushr4s = immediate("ushr vD.4s, vN.4s, #I", 0x6f000400, shiftRight(32))
 
 	movi = [4]*op{
@@ -158,7 +170,7 @@ func (o *op) encode(d int, src []int, imm int64) (uint32, string) {
 	word := o.word | uint32(d)
 	var pairs []string
 	name := func(letter string, n int) {
-		for _, file := range "vswxd" {
+		for _, file := range "vbswxd" {
 			pairs = append(pairs, string(file)+letter, fmt.Sprintf("%c%d", file, n))
 		}
 	}
@@ -174,6 +186,7 @@ func (o *op) encode(d int, src []int, imm int64) (uint32, string) {
 	}
 	if o.imm != nil {
 		word |= o.imm(imm)
+		pairs = append(pairs, "[I]", fmt.Sprintf("[%d]", imm))
 		text := fmt.Sprintf("#%d", imm)
 		if strings.HasPrefix(o.form, "m") { // MOVI and MVNI show their bits
 			text = fmt.Sprintf("#%#x", imm)

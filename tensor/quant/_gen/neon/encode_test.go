@@ -51,7 +51,7 @@ func samples(o *op) []sample {
 	for k := range s {
 		n := 0
 		for _, letter := range "NM" {
-			for _, file := range "vswxd" {
+			for _, file := range "vbswxd" {
 				if strings.Contains(o.form, string(file)+string(letter)) {
 					n++
 					break
@@ -62,6 +62,9 @@ func samples(o *op) []sample {
 	}
 	if strings.HasPrefix(o.form, "movi") || strings.HasPrefix(o.form, "mvni") {
 		s[1].i, s[2].i = 0xff, 0x5a
+	}
+	if o == toWord {
+		s[0].i, s[1].i, s[2].i = 1, 2, 3
 	}
 	return s
 }

@@ -32,15 +32,27 @@ var (
 	andW   = plain("ANDW ${i}, {s0}, {d0}")
 	or     = plain("ORR {s1}, {s0}, {d0}")
 	orW    = plain("ORRW {s1}, {s0}, {d0}")
+	eorW   = plain("EORW {s1}, {s0}, {d0}")
+	eorImm = plain("EORW ${i}, {s0}, {d0}")
+	andWW  = plain("ANDW {s1}, {s0}, {d0}")
+	addWW  = plain("ADDW {s1}, {s0}, {d0}")
+	lslW   = plain("LSLW ${i}, {s0}, {d0}")
+	lslX   = plain("LSL ${i}, {s0}, {d0}")
+	lslWW  = plain("LSLW {s1}, {s0}, {d0}")
+	lsrW   = plain("LSRW ${i}, {s0}, {d0}")
+	zero8  = plain("MOVBU {s0}, {d0}")
 	rbitW  = plain("RBITW {s0}, {d0}")
 	clzW   = plain("CLZW {s0}, {d0}")
 	scaled = [9]*op{1: plain("ADD {s1}, {s0}, {d0}"), 2: plain("ADD {s1}<<1, {s0}, {d0}"), 4: plain("ADD {s1}<<2, {s0}, {d0}"), 8: plain("ADD {s1}<<3, {s0}, {d0}")}
 
-	subsImm = effect("SUBS ${i}, {s0}, {d0}")
-	cmpW    = effect("CMPW ${i}, {s0}")
-	cmnOne  = effect("CMN $1, {s0}")
-	cbz     = [2]*op{branch("CBZ {s0}, {t}"), branch("CBZW {s0}, {t}")}
-	cbnz    = [2]*op{branch("CBNZ {s0}, {t}"), branch("CBNZW {s0}, {t}")}
+	subsImm  = effect("SUBS ${i}, {s0}, {d0}")
+	cmpW     = effect("CMPW ${i}, {s0}")
+	subsImmW = effect("SUBSW ${i}, {s0}, {d0}")
+	cmp      = effect("CMP {s1}, {s0}")
+	tstW     = effect("TSTW ${i}, {s0}")
+	cmnOne   = effect("CMN $1, {s0}")
+	cbz      = [2]*op{branch("CBZ {s0}, {t}"), branch("CBZW {s0}, {t}")}
+	cbnz     = [2]*op{branch("CBNZ {s0}, {t}"), branch("CBNZW {s0}, {t}")}
 
 	load64     = plain("MOVD {i}({s0}), {d0}")
 	load32     = plain("MOVWU {i}({s0}), {d0}")
@@ -50,9 +62,13 @@ var (
 	loadF      = plain("FMOVS {i}({s0}), F{d0}")
 	loadQ      = plain("FMOVQ {i}({s0}), F{d0}")
 	loadPair   = plain("FLDPQ {i}({s0}), (F{d0}, F{d1})")
+	loadSlot   = plain("FMOVQ {slot}(SP), F{d0}")
+	storeSlot  = effect("FMOVQ F{s0}, {slot}(SP)")
 	loadEach   = plain("VLD1R ({s0}), [V{d0}.S4]")
 	store32    = effect("MOVW {s1}, {i}({s0})")
 	store16    = effect("MOVH {s1}, {i}({s0})")
+	store8     = effect("MOVB {s1}, {i}({s0})")
+	storeF     = effect("FMOVS F{s1}, {i}({s0})")
 	store8Arg  = effect("MOVB {s0}, {t}+{i}(FP)")
 	storeQ     = effect("FMOVQ F{s1}, {i}({s0})")
 	storePair  = effect("FSTPQ (F{s1}, F{s2}), {i}({s0})")
@@ -74,10 +90,11 @@ var generals map[string]generalFunc
 
 func init() {
 	generals = map[string]generalFunc{
-		"MOVQ": move, "MOVL": move, "MOVW": move, "MOVB": move, "LEAQ": lea, "LEAL": lea, "VZEROUPPER": nothing,
-		"ADDQ": arithmetic, "SUBQ": arithmetic, "DECQ": arithmetic, "INCQ": arithmetic,
-		"SUBL": arithmetic, "DECL": arithmetic, "INCL": arithmetic, "ANDL": arithmetic, "ORL": arithmetic, "XORL": arithmetic,
-		"TESTQ": test, "TESTL": test, "CMPL": compare, "BSFL": lowestBit,
+		"MOVQ": move, "MOVL": move, "MOVW": move, "MOVB": move, "MOVBLZX": zeroExtend, "LEAQ": lea, "LEAL": lea, "VZEROUPPER": nothing,
+		"ADDQ": arithmetic, "SUBQ": arithmetic, "DECQ": arithmetic, "INCQ": arithmetic, "XORQ": arithmetic, "SHLQ": arithmetic,
+		"ADDL": arithmetic, "SUBL": arithmetic, "DECL": arithmetic, "INCL": arithmetic, "ANDL": arithmetic, "ORL": arithmetic,
+		"XORL": arithmetic, "SHLL": arithmetic, "SHRL": arithmetic,
+		"TESTQ": test, "TESTL": test, "CMPL": compare, "CMPQ": compare, "BSFL": lowestBit, "TZCNTL": lowestBit, "POPCNTL": countBits,
 		"RET": func(t *translator, in, next *ir.Instruction) { t.emit(inst{op: ret}) },
 		"JMP": func(t *translator, in, next *ir.Instruction) { t.emit(inst{op: jmp, text: target(in)}) },
 	}
@@ -93,8 +110,8 @@ func target(in *ir.Instruction) string { return string(in.Operands[0].(operand.L
 // gen is the temp of a general register.
 func (t *translator) gen(o operand.Op) temp {
 	r, ok := o.(reg.Register)
-	if !ok || r.Kind() != reg.KindGP || reg.ToVirtual(r) == nil {
-		fail("%s is no virtual general register", o.Asm())
+	if !ok || r.Kind() != reg.KindGP {
+		fail("%s is no general register", o.Asm())
 	}
 	n, ok := t.numbers[r.ID()]
 	if !ok {
@@ -193,7 +210,7 @@ func move(t *translator, in, next *ir.Instruction) {
 		t.emit(inst{op: store8Arg, src: []temp{s}, text: name, i: at})
 		return
 	}
-	o, ok := map[string]*op{"MOVL": store32, "MOVW": store16}[in.Opcode]
+	o, ok := map[string]*op{"MOVL": store32, "MOVW": store16, "MOVB": store8}[in.Opcode]
 	if !ok {
 		fail("cannot store this width")
 	}
@@ -220,19 +237,25 @@ func lea(t *translator, in, next *ir.Instruction) {
 // reads the flags.
 func looks(next *ir.Instruction) bool { return next != nil && next.IsConditional }
 
+var (
+	withRegister = map[string]*op{"ADDQ": add, "SUBQ": sub, "ADDL": addWW, "SUBL": subWW, "ORL": orW, "XORL": eorW, "ANDL": andWW, "SHLL": lslWW}
+	withNumber   = map[string]*op{"ADDQ": addImm, "INCQ": addImm, "SUBQ": subImm, "DECQ": subImm, "ADDL": addW, "INCL": addW, "SUBL": subW, "DECL": subW, "ANDL": andW, "XORL": eorImm, "SHLL": lslW, "SHLQ": lslX, "SHRL": lsrW}
+)
+
 func arithmetic(t *translator, in, next *ir.Instruction) {
-	last := in.Operands[len(in.Operands)-1]
-	d := t.gen(last)
+	d := t.gen(in.Operands[len(in.Operands)-1])
 	v, isNumber := number(in.Operands[0])
-	var o *op
 	switch in.Opcode {
 	case "DECQ", "DECL", "INCQ", "INCL":
 		v, isNumber = 1, true
 	}
 	if !isNumber {
-		o = map[string]*op{"ADDQ": add, "SUBQ": sub, "SUBL": subWW, "ORL": or}[in.Opcode]
 		s := t.gen(in.Operands[0])
-		if in.Opcode == "XORL" && s == d {
+		o := withRegister[in.Opcode]
+		if t.isLanes(in.Operands[0]) {
+			o = or // of eight bytes; nothing else takes lanes
+		}
+		if in.Opcode[:3] == "XOR" && s == d {
 			t.emit(inst{op: movImm, dst: []temp{d}})
 			return
 		}
@@ -242,44 +265,55 @@ func arithmetic(t *translator, in, next *ir.Instruction) {
 		t.emit(inst{op: o, dst: []temp{d}, src: []temp{d, s}})
 		return
 	}
-	o = map[string]*op{"ADDQ": addImm, "INCQ": addImm, "SUBQ": subImm, "DECQ": subImm, "DECL": subW, "INCL": addW, "SUBL": subW, "ANDL": andW}[in.Opcode]
+	o := withNumber[in.Opcode]
+	if looks(next) {
+		o = map[*op]*op{subImm: subsImm, subW: subsImmW}[o]
+		t.flags = flags{set: true, left: true}
+	}
 	if o == nil {
 		fail("no translation with a number")
-	}
-	if looks(next) {
-		if o != subImm {
-			fail("no translation with flags")
-		}
-		o = subsImm
-		t.flags = flags{set: true, left: true}
 	}
 	t.emit(inst{op: o, dst: []temp{d}, src: []temp{d}, i: v})
 }
 
-func test(t *translator, in, next *ir.Instruction) {
-	a, b := t.gen(in.Operands[0]), t.gen(in.Operands[1])
-	if a != b || !looks(next) {
-		fail("not a test for zero")
-	}
-	t.flags = flags{set: true, zero: []temp{a}, is32: in.Opcode == "TESTL" && !t.isLanes(in.Operands[0])}
+func zeroExtend(t *translator, in, next *ir.Instruction) {
+	t.emit(inst{op: zero8, dst: []temp{t.gen(in.Operands[1])}, src: []temp{t.gen(in.Operands[0])}})
 }
 
-func compare(t *translator, in, next *ir.Instruction) {
-	s := t.gen(in.Operands[0])
-	v, ok := number(in.Operands[1])
-	if !ok || !looks(next) {
-		fail("not a comparison with a number before a jump")
+func test(t *translator, in, next *ir.Instruction) {
+	if !looks(next) {
+		fail("no jump follows")
 	}
-	if t.isLanes(in.Operands[0]) {
-		if v != 0xff {
-			fail("a mask of lanes is compared with %#x", v)
-		}
-		t.emit(inst{op: cmnOne, src: []temp{s}})
+	b := t.gen(in.Operands[1])
+	if v, ok := number(in.Operands[0]); ok && in.Opcode == "TESTL" {
+		t.emit(inst{op: tstW, src: []temp{b}, i: v})
 		t.flags = flags{set: true, left: true}
 		return
 	}
-	t.emit(inst{op: cmpW, src: []temp{s}, i: v})
+	if t.gen(in.Operands[0]) != b {
+		fail("not a test for zero")
+	}
+	t.flags = flags{set: true, zero: []temp{b}, is32: in.Opcode == "TESTL" && !t.isLanes(in.Operands[0])}
+}
+
+func compare(t *translator, in, next *ir.Instruction) {
+	if !looks(next) {
+		fail("no jump follows")
+	}
+	s := t.gen(in.Operands[0])
 	t.flags = flags{set: true}
+	v, ok := number(in.Operands[1])
+	switch {
+	case t.isLanes(in.Operands[0]): // all of them, see keepsLanes
+		t.emit(inst{op: cmnOne, src: []temp{s}})
+		t.flags.left = true
+	case ok && in.Opcode == "CMPL":
+		t.emit(inst{op: cmpW, src: []temp{s}, i: v})
+	case !ok && in.Opcode == "CMPQ":
+		t.emit(inst{op: cmp, src: []temp{s, t.gen(in.Operands[1])}})
+	default:
+		fail("no translation")
+	}
 }
 
 func jumpIf(t *translator, in, next *ir.Instruction) {
@@ -303,7 +337,7 @@ func jumpIf(t *translator, in, next *ir.Instruction) {
 	t.emit(inst{op: o, src: f.zero, text: target(in)})
 }
 
-// lowestBit is for numbers that are not zero.
+// lowestBit gives 32 for zero, as TZCNT does; BSF gives nothing then.
 func lowestBit(t *translator, in, next *ir.Instruction) {
 	r := t.do(rbitW, general, t.gen(in.Operands[0]))
 	t.emit(inst{op: clzW, dst: []temp{t.gen(in.Operands[1])}, src: []temp{r}})

@@ -54,7 +54,7 @@ func (a *Assembly) Print(comment, constraint string) []byte {
 	}
 	for _, c := range a.functions {
 		fmt.Fprintf(&b, "\n// %s\n", c.source.Stub())
-		fmt.Fprintf(&b, "TEXT ·%s(SB), %s, $0-%d\n", c.source.Name, c.source.Attributes.Asm(), c.source.ArgumentBytes())
+		fmt.Fprintf(&b, "TEXT ·%s(SB), %s, $%d-%d\n", c.source.Name, c.source.Attributes.Asm(), 16*c.code.slots, c.source.ArgumentBytes())
 		for _, in := range c.code.code {
 			c.print(&b, in)
 		}
@@ -83,7 +83,7 @@ func (c *compiled) print(b *strings.Builder, in inst) {
 		fmt.Fprintf(b, "\tWORD $%#08x // %s\n", word, text)
 		return
 	}
-	pairs := []string{"{t}", in.text, "{i}", fmt.Sprint(in.i), "${i}", dollar(in.i)}
+	pairs := []string{"{t}", in.text, "{i}", fmt.Sprint(in.i), "${i}", dollar(in.i), "{slot}", fmt.Sprintf("slot%d-%d", in.i, 16*(in.i+1))}
 	for letter, regs := range map[string][]temp{"d": in.dst, "s": in.src} {
 		for i, r := range regs {
 			name := fmt.Sprint(c.numbers[r])

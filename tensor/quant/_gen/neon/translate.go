@@ -21,17 +21,20 @@ type translator struct {
 	facts
 	*function
 	data    map[string][]uint32
+	bounds  map[reg.ID]bool
 	halves  map[reg.ID][2]temp
 	numbers map[reg.ID]temp // general registers
 
 	shared  map[uint32]temp // constants that the translation needs
+	bits    map[int64]temp  // and those of 64 bits
 	first   []inst          // fills shared
 	indexes map[temp]temp   // byte indices for TBL, of word indices
 	flags   flags
 }
 
 // Translate translates the functions of a file but for those that are skipped.
-func Translate(f *ir.File, skip func(name string) bool) (*Assembly, error) {
+// bounds are registers that never hold zero nor what is no number.
+func Translate(f *ir.File, bounds map[reg.ID]bool, skip func(name string) bool) (*Assembly, error) {
 	a := &Assembly{data: map[string][]uint32{}}
 	for _, s := range f.Sections {
 		if g, ok := s.(*ir.Global); ok {
@@ -52,13 +55,11 @@ func Translate(f *ir.File, skip func(name string) bool) (*Assembly, error) {
 			continue
 		}
 		t := &translator{
-			function: &function{name: fn.Name}, data: a.data, halves: map[reg.ID][2]temp{}, numbers: map[reg.ID]temp{},
-			shared: map[uint32]temp{}, indexes: map[temp]temp{},
+			function: &function{name: fn.Name, short: map[temp]bool{}}, data: a.data, bounds: bounds, halves: map[reg.ID][2]temp{}, numbers: map[reg.ID]temp{},
+			shared: map[uint32]temp{}, bits: map[int64]temp{}, indexes: map[temp]temp{},
 		}
 		t.learn(fn)
-		if err := t.learnLanes(fn); err != nil {
-			return nil, fmt.Errorf("%s: %w", fn.Name, err)
-		}
+		t.learnLanes(fn)
 		if err := t.translate(fn); err != nil {
 			return nil, fmt.Errorf("%s: %w", fn.Name, err)
 		}
@@ -193,14 +194,25 @@ func (t *translator) value(v int64) temp {
 
 // sharedConstant is constant, made once, at the start.
 func (t *translator) sharedConstant(w uint32) temp {
-	if r, ok := t.shared[w]; ok {
-		return r
+	if _, ok := t.shared[w]; !ok {
+		t.atStart(func() { t.shared[w] = t.constant(w) })
 	}
+	return t.shared[w]
+}
+
+// laneBits is a vector in which byte i of each eight has bit i set.
+func (t *translator) laneBits() temp {
+	const all = -0x7fbfdfeff7fbfdff // 0x8040201008040201
+	if _, ok := t.bits[all]; !ok {
+		t.atStart(func() { t.bits[all] = t.vec(dupX, t.value(all)) })
+	}
+	return t.bits[all]
+}
+
+func (t *translator) atStart(do func()) {
 	code := t.code
 	t.code = nil
-	r := t.constant(w)
+	do()
 	t.first = append(t.first, t.code...)
 	t.code = code
-	t.shared[w] = r
-	return r
 }

@@ -18,7 +18,7 @@ func init() {
 		"VPADDD": each2(add4s), "VPADDB": each2(add16b), "VPSUBD": each2(sub4s),
 		"VPMAXSD": each2(smax4s), "VPMINSD": each2(smin4s), "VPMAXSB": each2(smax16b), "VPMINSB": each2(smin16b), "VPMINUB": each2(umin16b),
 		"VPCMPEQD": each2(cmeq4s), "VPCMPGTD": each2(cmgt4s),
-		"VPSLLD": shift(shl4s), "VPSLLW": shift(shl8h), "VPSRLD": shift(ushr4s),
+		"VPSLLD": shift(shl4s), "VPSLLW": shift(shl8h), "VPSRLD": shift(ushr4s), "VPSRAD": shift(sshr4s),
 		"VCVTTPS2DQ": each1(fcvtzs), "VCVTPS2DQ": each1(fcvtns),
 		"VMAXPS": extreme(false), "VMINPS": extreme(true), "VCMPPS": comparePS,
 		"VBLENDVPS": blend(signs4s), "VPBLENDVB": blend(signs16b),
@@ -28,9 +28,10 @@ func init() {
 		"VPACKSSWB": pack(sqxtn8b, sqxtn16b), "VPACKUSWB": pack(sqxtun8b, sqxtun16b),
 		"VPERM2F128": permuteHalves, "VPERM2I128": permuteHalves, "VEXTRACTI128": extract,
 		"VPSHUFD": shuffle, "VPERMQ": permuteQuads, "VPERMPS": permute, "VPERMD": permute,
+		"VPERMILPS": permuteLanes, "VINSERTF128": insert, "VPMADDWD": multiplyWords, "VROUNDPS": round, "VPEXTRD": extractWord,
 		"VPMADDUBSW": multiplyBytes, "VPMOVZXWD": widen(uxtl4s, uxtl4sHi), "VCVTPH2PS": widen(fcvtl, fcvtl2), "VCVTPS2PH": toHalf,
 		"VMOVUPS": moveVector, "VMOVAPS": moveVector, "VMOVDQU": moveVector, "VMOVDQA": moveVector,
-		"VMOVSS": loadFirst, "VBROADCASTSS": broadcastWord, "VPBROADCASTD": broadcastWord, "VMASKMOVPS": storeMasked,
+		"VMOVSS": moveFirst, "VBROADCASTSS": broadcastWord, "VPBROADCASTD": broadcastWord, "VMASKMOVPS": storeMasked,
 		"VMOVMSKPS": laneMask, "VPMOVMSKB": byteMask, "VMOVD": moveWord, "VPEXTRW": extractHalf,
 	}
 }
@@ -40,6 +41,10 @@ func init() {
 func (t *translator) pair(o operand.Op, size uint) [2]temp {
 	if r := asVector(o); r != nil {
 		return t.register(r)
+	}
+	if w, ok := t.equalWords(o); ok {
+		c := t.sharedConstant(w)
+		return [2]temp{c, c}
 	}
 	lo, hi := t.newTemp(vector), t.newTemp(vector)
 	t.loadTo(o, size, lo, hi)
@@ -64,7 +69,7 @@ func (t *translator) loadTo(o operand.Op, size uint, lo, hi temp) {
 	switch {
 	case size == 16:
 		t.emit(inst{op: loadQ, dst: []temp{lo}, src: []temp{base}, i: at})
-	case at%16 == 0 && at >= -1024 && at < 1024-16+16 && at <= 1008:
+	case at%16 == 0 && at >= -1024 && at <= 1008:
 		t.emit(inst{op: loadPair, dst: []temp{lo, hi}, src: []temp{base}, i: at})
 	default:
 		t.emit(inst{op: loadQ, dst: []temp{lo}, src: []temp{base}, i: at})
@@ -148,6 +153,14 @@ func shift(o *op) vectorFunc {
 	}
 }
 
+// round is to the nearest integer, ties to even.
+func round(t *translator, in *ir.Instruction) {
+	if how, _ := number(in.Operands[0]); how&^8 != 0 {
+		fail("rounding %d", how)
+	}
+	each1(frintn)(t, in)
+}
+
 func exclusive(t *translator, in *ir.Instruction) {
 	if same(in) {
 		t.write(in, func(int) temp { return t.constant(0) })
@@ -162,17 +175,38 @@ func andNot(t *translator, in *ir.Instruction) {
 	t.write(in, func(k int) temp { return t.vec(bic, p[0][k], p[1][k]) })
 }
 
-// extreme is VMINPS and VMAXPS: a where it is below (above) b, else b. FMIN would
-// give a number that is none, and the lesser zero.
+// extreme is VMINPS and VMAXPS: a where it is below (above) b, else b. FMINNM and
+// FMAXNM agree as long as b is a number but no zero, or a zero that is the greater,
+// and a does not signal; else a comparison chooses.
 func extreme(min bool) vectorFunc {
 	return func(t *translator, in *ir.Instruction) {
+		own := fmaxnm
+		if min {
+			own = fminnm
+		}
+		direct := t.sure(in.Operands[0]) && t.isQuiet(in.Operands[1])
+		if w, ok := t.wordOf(in.Operands[0]); ok && w == 0 && !min {
+			direct = t.isQuiet(in.Operands[1])
+		}
 		p := t.operands(in)
+		d := t.register(written(in))
 		t.write(in, func(k int) temp {
 			a, b := p[1][k], p[0][k]
-			if min {
-				return t.change(bsl, t.vec(fcmgt, b, a), a, b)
+			if direct {
+				return t.vec(own, a, b)
 			}
-			return t.change(bsl, t.vec(fcmgt, a, b), a, b)
+			from, to := a, b
+			if min {
+				from, to = b, a
+			}
+			m := t.vec(fcmgt, from, to)
+			switch d[k] {
+			case a:
+				return t.change(bif, a, b, m)
+			case b:
+				return t.change(bit, b, a, m)
+			}
+			return t.change(bsl, m, a, b)
 		})
 	}
 }
@@ -189,6 +223,8 @@ func comparePS(t *translator, in *ir.Instruction) {
 			return t.vec(fcmeq, a, b)
 		case 1: // less
 			return t.vec(fcmgt, b, a)
+		case 2: // less or equal
+			return t.vec(fcmge, b, a)
 		case 3: // unordered
 			r := t.vec(fcmeq, a, a)
 			if a != b {
@@ -199,6 +235,8 @@ func comparePS(t *translator, in *ir.Instruction) {
 			return t.vec(mvn, t.vec(fcmeq, a, b))
 		case 5: // not less
 			return t.vec(mvn, t.vec(fcmgt, b, a))
+		case 13: // greater or equal
+			return t.vec(fcmge, a, b)
 		case 14: // greater
 			return t.vec(fcmgt, a, b)
 		}
