@@ -34,6 +34,16 @@ DATA oddLevels<>+24(SB)/4, $0x41500000
 DATA oddLevels<>+28(SB)/4, $0x41700000
 GLOBL oddLevels<>(SB), RODATA|NOPTR, $32
 
+DATA laneOffsets<>+0(SB)/4, $0x00000000
+DATA laneOffsets<>+4(SB)/4, $0x00000004
+DATA laneOffsets<>+8(SB)/4, $0x00000008
+DATA laneOffsets<>+12(SB)/4, $0x0000000c
+DATA laneOffsets<>+16(SB)/4, $0x00000010
+DATA laneOffsets<>+20(SB)/4, $0x00000014
+DATA laneOffsets<>+24(SB)/4, $0x00000018
+DATA laneOffsets<>+28(SB)/4, $0x0000001c
+GLOBL laneOffsets<>(SB), RODATA|NOPTR, $32
+
 // func latticeWeighSIMD(s *float32, src *float32, base float32) bool
 TEXT ·latticeWeighSIMD(SB), NOSPLIT, $0-25
 	MOVD s+0(FP), R2
@@ -3847,4 +3857,2179 @@ latticeSums4x8For3SIMDLoop:
 	FMOVQ F15, 5456(R4)
 	FMOVQ F14, 5568(R4)
 	FMOVQ F13, 5584(R4)
+	RET
+
+// func splitRankSIMD(s *float32, n int)
+TEXT ·splitRankSIMD(SB), NOSPLIT, $0-16
+	MOVD s+0(FP), R0
+	MOVD n+8(FP), R2
+	WORD $0x6f04640b // mvni v11.4s, #0x80, lsl #24
+	WORD $0x4f000401 // movi v1.4s, #0x0
+	WORD $0x4f000400 // movi v0.4s, #0x0
+	MOVD $laneOffsets<>(SB), R1
+	FLDPQ (R1), (F10, F9)
+	LSL $5, R2, R2
+	ADD R2, R0, R3
+	MOVD R0, R2
+
+splitRankSIMDValue:
+	WORD $0x4f000408 // movi v8.4s, #0x0
+	WORD $0x4f000407 // movi v7.4s, #0x0
+	FLDPQ (R2), (F6, F5)
+	WORD $0x4e2b1cc4 // and v4.16b, v6.16b, v11.16b
+	WORD $0x4e2b1ca3 // and v3.16b, v5.16b, v11.16b
+	WORD $0x6ea1e482 // fcmgt v2.4s, v4.4s, v1.4s
+	WORD $0x6ea21c81 // bit v1.16b, v4.16b, v2.16b
+	WORD $0x6ea0e462 // fcmgt v2.4s, v3.4s, v0.4s
+	WORD $0x6ea21c60 // bit v0.16b, v3.16b, v2.16b
+	MOVD R0, R1
+	CMP R2, R1
+	BEQ splitRankSIMDSelf
+
+splitRankSIMDBefore:
+	FLDPQ (R1), (F3, F2)
+	WORD $0x6e23e4c4 // fcmge v4.4s, v6.4s, v3.4s
+	WORD $0x6e22e4a3 // fcmge v3.4s, v5.4s, v2.4s
+	WORD $0x6ea48508 // sub v8.4s, v8.4s, v4.4s
+	WORD $0x6ea384e7 // sub v7.4s, v7.4s, v3.4s
+	ADD $32, R1, R1
+	CMP R2, R1
+	BNE splitRankSIMDBefore
+
+splitRankSIMDSelf:
+	ADD $32, R2, R1
+	CMP R3, R1
+	BEQ splitRankSIMDDone
+
+splitRankSIMDAfter:
+	FLDPQ (R1), (F3, F2)
+	WORD $0x6ea3e4c4 // fcmgt v4.4s, v6.4s, v3.4s
+	WORD $0x6ea2e4a3 // fcmgt v3.4s, v5.4s, v2.4s
+	WORD $0x6ea48508 // sub v8.4s, v8.4s, v4.4s
+	WORD $0x6ea384e7 // sub v7.4s, v7.4s, v3.4s
+	ADD $32, R1, R1
+	CMP R3, R1
+	BNE splitRankSIMDAfter
+
+splitRankSIMDDone:
+	WORD $0x4f255508 // shl v8.4s, v8.4s, #5
+	WORD $0x4f2554e7 // shl v7.4s, v7.4s, #5
+	WORD $0x4eaa8508 // add v8.4s, v8.4s, v10.4s
+	WORD $0x4ea984e7 // add v7.4s, v7.4s, v9.4s
+	FMOVQ F8, 2048(R2)
+	FMOVQ F7, 2064(R2)
+	ADD $32, R2, R2
+	CMP R3, R2
+	BNE splitRankSIMDValue
+	FMOVQ F1, 11616(R0)
+	FMOVQ F0, 11632(R0)
+
+splitRankSIMDProduct:
+	FLDPQ (R0), (F6, F5)
+	FMOVQ 1024(R0), F1
+	FMOVQ 1040(R0), F0
+	WORD $0x6e21dcc6 // fmul v6.4s, v6.4s, v1.4s
+	WORD $0x6e20dca5 // fmul v5.4s, v5.4s, v0.4s
+	FSTPQ (F6, F5), (R0)
+	ADD $32, R0, R0
+	CMP R3, R0
+	BNE splitRankSIMDProduct
+	RET
+
+// func splitSums1SIMD(s *float32)
+TEXT ·splitSums1SIMD(SB), NOSPLIT, $0-8
+	MOVD s+0(FP), R6
+	MOVD R6, R5
+	MOVD $32, R4
+
+splitSums1SIMDScatter0:
+	MOVWU 2048(R5), R3
+	MOVWU (R5), R2
+	MOVWU 1024(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 3104(R0)
+	ADD R3, R6, R0
+	MOVW R1, 5216(R0)
+	MOVWU 2052(R5), R3
+	MOVWU 4(R5), R2
+	MOVWU 1028(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 3104(R0)
+	ADD R3, R6, R0
+	MOVW R1, 5216(R0)
+	MOVWU 2056(R5), R3
+	MOVWU 8(R5), R2
+	MOVWU 1032(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 3104(R0)
+	ADD R3, R6, R0
+	MOVW R1, 5216(R0)
+	MOVWU 2060(R5), R3
+	MOVWU 12(R5), R2
+	MOVWU 1036(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 3104(R0)
+	ADD R3, R6, R0
+	MOVW R1, 5216(R0)
+	MOVWU 2064(R5), R3
+	MOVWU 16(R5), R2
+	MOVWU 1040(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 3104(R0)
+	ADD R3, R6, R0
+	MOVW R1, 5216(R0)
+	MOVWU 2068(R5), R3
+	MOVWU 20(R5), R2
+	MOVWU 1044(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 3104(R0)
+	ADD R3, R6, R0
+	MOVW R1, 5216(R0)
+	MOVWU 2072(R5), R3
+	MOVWU 24(R5), R2
+	MOVWU 1048(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 3104(R0)
+	ADD R3, R6, R0
+	MOVW R1, 5216(R0)
+	MOVWU 2076(R5), R3
+	MOVWU 28(R5), R2
+	MOVWU 1052(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 3104(R0)
+	ADD R3, R6, R0
+	MOVW R1, 5216(R0)
+	ADD $32, R5, R5
+	SUBS $1, R4, R4
+	BNE splitSums1SIMDScatter0
+	WORD $0x4f000405 // movi v5.4s, #0x0
+	WORD $0x4f000404 // movi v4.4s, #0x0
+	WORD $0x4f000403 // movi v3.4s, #0x0
+	WORD $0x4f000402 // movi v2.4s, #0x0
+	MOVD R6, R5
+	MOVD $32, R4
+	FMOVQ F5, 3072(R5)
+	FMOVQ F4, 3088(R5)
+	FMOVQ F3, 5184(R5)
+	FMOVQ F2, 5200(R5)
+
+splitSums1SIMDAdd0:
+	FMOVQ 3104(R5), F1
+	FMOVQ 3120(R5), F0
+	WORD $0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD $0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FMOVQ 5216(R5), F1
+	FMOVQ 5232(R5), F0
+	WORD $0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD $0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	FMOVQ F5, 3104(R5)
+	FMOVQ F4, 3120(R5)
+	FMOVQ F3, 5216(R5)
+	FMOVQ F2, 5232(R5)
+	ADD $32, R5, R5
+	SUBS $1, R4, R4
+	BNE splitSums1SIMDAdd0
+	RET
+
+// func splitSums2SIMD(s *float32)
+TEXT ·splitSums2SIMD(SB), NOSPLIT, $0-8
+	MOVD s+0(FP), R6
+	WORD $0x4f000400 // movi v0.4s, #0x0
+	FMOVQ F0, 3104(R6)
+	FMOVQ F0, 3120(R6)
+	FMOVQ F0, 5216(R6)
+	FMOVQ F0, 5232(R6)
+	FMOVQ F0, 3136(R6)
+	FMOVQ F0, 3152(R6)
+	FMOVQ F0, 5248(R6)
+	FMOVQ F0, 5264(R6)
+	FMOVQ F0, 3168(R6)
+	FMOVQ F0, 3184(R6)
+	FMOVQ F0, 5280(R6)
+	FMOVQ F0, 5296(R6)
+	FMOVQ F0, 3200(R6)
+	FMOVQ F0, 3216(R6)
+	FMOVQ F0, 5312(R6)
+	FMOVQ F0, 5328(R6)
+	FMOVQ F0, 3232(R6)
+	FMOVQ F0, 3248(R6)
+	FMOVQ F0, 5344(R6)
+	FMOVQ F0, 5360(R6)
+	FMOVQ F0, 3264(R6)
+	FMOVQ F0, 3280(R6)
+	FMOVQ F0, 5376(R6)
+	FMOVQ F0, 5392(R6)
+	FMOVQ F0, 3296(R6)
+	FMOVQ F0, 3312(R6)
+	FMOVQ F0, 5408(R6)
+	FMOVQ F0, 5424(R6)
+	FMOVQ F0, 3328(R6)
+	FMOVQ F0, 3344(R6)
+	FMOVQ F0, 5440(R6)
+	FMOVQ F0, 5456(R6)
+	FMOVQ F0, 3360(R6)
+	FMOVQ F0, 3376(R6)
+	FMOVQ F0, 5472(R6)
+	FMOVQ F0, 5488(R6)
+	FMOVQ F0, 3392(R6)
+	FMOVQ F0, 3408(R6)
+	FMOVQ F0, 5504(R6)
+	FMOVQ F0, 5520(R6)
+	FMOVQ F0, 3424(R6)
+	FMOVQ F0, 3440(R6)
+	FMOVQ F0, 5536(R6)
+	FMOVQ F0, 5552(R6)
+	FMOVQ F0, 3456(R6)
+	FMOVQ F0, 3472(R6)
+	FMOVQ F0, 5568(R6)
+	FMOVQ F0, 5584(R6)
+	FMOVQ F0, 3488(R6)
+	FMOVQ F0, 3504(R6)
+	FMOVQ F0, 5600(R6)
+	FMOVQ F0, 5616(R6)
+	FMOVQ F0, 3520(R6)
+	FMOVQ F0, 3536(R6)
+	FMOVQ F0, 5632(R6)
+	FMOVQ F0, 5648(R6)
+	FMOVQ F0, 3552(R6)
+	FMOVQ F0, 3568(R6)
+	FMOVQ F0, 5664(R6)
+	FMOVQ F0, 5680(R6)
+	FMOVQ F0, 3584(R6)
+	FMOVQ F0, 3600(R6)
+	FMOVQ F0, 5696(R6)
+	FMOVQ F0, 5712(R6)
+	FMOVQ F0, 4160(R6)
+	FMOVQ F0, 4176(R6)
+	FMOVQ F0, 6272(R6)
+	FMOVQ F0, 6288(R6)
+	FMOVQ F0, 4192(R6)
+	FMOVQ F0, 4208(R6)
+	FMOVQ F0, 6304(R6)
+	FMOVQ F0, 6320(R6)
+	FMOVQ F0, 4224(R6)
+	FMOVQ F0, 4240(R6)
+	FMOVQ F0, 6336(R6)
+	FMOVQ F0, 6352(R6)
+	FMOVQ F0, 4256(R6)
+	FMOVQ F0, 4272(R6)
+	FMOVQ F0, 6368(R6)
+	FMOVQ F0, 6384(R6)
+	FMOVQ F0, 4288(R6)
+	FMOVQ F0, 4304(R6)
+	FMOVQ F0, 6400(R6)
+	FMOVQ F0, 6416(R6)
+	FMOVQ F0, 4320(R6)
+	FMOVQ F0, 4336(R6)
+	FMOVQ F0, 6432(R6)
+	FMOVQ F0, 6448(R6)
+	FMOVQ F0, 4352(R6)
+	FMOVQ F0, 4368(R6)
+	FMOVQ F0, 6464(R6)
+	FMOVQ F0, 6480(R6)
+	FMOVQ F0, 4384(R6)
+	FMOVQ F0, 4400(R6)
+	FMOVQ F0, 6496(R6)
+	FMOVQ F0, 6512(R6)
+	FMOVQ F0, 4416(R6)
+	FMOVQ F0, 4432(R6)
+	FMOVQ F0, 6528(R6)
+	FMOVQ F0, 6544(R6)
+	FMOVQ F0, 4448(R6)
+	FMOVQ F0, 4464(R6)
+	FMOVQ F0, 6560(R6)
+	FMOVQ F0, 6576(R6)
+	FMOVQ F0, 4480(R6)
+	FMOVQ F0, 4496(R6)
+	FMOVQ F0, 6592(R6)
+	FMOVQ F0, 6608(R6)
+	FMOVQ F0, 4512(R6)
+	FMOVQ F0, 4528(R6)
+	FMOVQ F0, 6624(R6)
+	FMOVQ F0, 6640(R6)
+	FMOVQ F0, 4544(R6)
+	FMOVQ F0, 4560(R6)
+	FMOVQ F0, 6656(R6)
+	FMOVQ F0, 6672(R6)
+	FMOVQ F0, 4576(R6)
+	FMOVQ F0, 4592(R6)
+	FMOVQ F0, 6688(R6)
+	FMOVQ F0, 6704(R6)
+	FMOVQ F0, 4608(R6)
+	FMOVQ F0, 4624(R6)
+	FMOVQ F0, 6720(R6)
+	FMOVQ F0, 6736(R6)
+	FMOVQ F0, 4640(R6)
+	FMOVQ F0, 4656(R6)
+	FMOVQ F0, 6752(R6)
+	FMOVQ F0, 6768(R6)
+	MOVD R6, R5
+	MOVD $8, R4
+
+splitSums2SIMDScatter0:
+	MOVWU 2048(R5), R3
+	MOVWU (R5), R2
+	MOVWU 1024(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 3104(R0)
+	ADD R3, R6, R0
+	MOVW R1, 5216(R0)
+	MOVWU 2052(R5), R3
+	MOVWU 4(R5), R2
+	MOVWU 1028(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 3104(R0)
+	ADD R3, R6, R0
+	MOVW R1, 5216(R0)
+	MOVWU 2056(R5), R3
+	MOVWU 8(R5), R2
+	MOVWU 1032(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 3104(R0)
+	ADD R3, R6, R0
+	MOVW R1, 5216(R0)
+	MOVWU 2060(R5), R3
+	MOVWU 12(R5), R2
+	MOVWU 1036(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 3104(R0)
+	ADD R3, R6, R0
+	MOVW R1, 5216(R0)
+	MOVWU 2064(R5), R3
+	MOVWU 16(R5), R2
+	MOVWU 1040(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 3104(R0)
+	ADD R3, R6, R0
+	MOVW R1, 5216(R0)
+	MOVWU 2068(R5), R3
+	MOVWU 20(R5), R2
+	MOVWU 1044(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 3104(R0)
+	ADD R3, R6, R0
+	MOVW R1, 5216(R0)
+	MOVWU 2072(R5), R3
+	MOVWU 24(R5), R2
+	MOVWU 1048(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 3104(R0)
+	ADD R3, R6, R0
+	MOVW R1, 5216(R0)
+	MOVWU 2076(R5), R3
+	MOVWU 28(R5), R2
+	MOVWU 1052(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 3104(R0)
+	ADD R3, R6, R0
+	MOVW R1, 5216(R0)
+	ADD $32, R5, R5
+	SUBS $1, R4, R4
+	BNE splitSums2SIMDScatter0
+	MOVD $8, R4
+
+splitSums2SIMDScatter1:
+	MOVWU 2048(R5), R3
+	MOVWU (R5), R2
+	MOVWU 1024(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 4160(R0)
+	ADD R3, R6, R0
+	MOVW R1, 6272(R0)
+	MOVWU 2052(R5), R3
+	MOVWU 4(R5), R2
+	MOVWU 1028(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 4160(R0)
+	ADD R3, R6, R0
+	MOVW R1, 6272(R0)
+	MOVWU 2056(R5), R3
+	MOVWU 8(R5), R2
+	MOVWU 1032(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 4160(R0)
+	ADD R3, R6, R0
+	MOVW R1, 6272(R0)
+	MOVWU 2060(R5), R3
+	MOVWU 12(R5), R2
+	MOVWU 1036(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 4160(R0)
+	ADD R3, R6, R0
+	MOVW R1, 6272(R0)
+	MOVWU 2064(R5), R3
+	MOVWU 16(R5), R2
+	MOVWU 1040(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 4160(R0)
+	ADD R3, R6, R0
+	MOVW R1, 6272(R0)
+	MOVWU 2068(R5), R3
+	MOVWU 20(R5), R2
+	MOVWU 1044(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 4160(R0)
+	ADD R3, R6, R0
+	MOVW R1, 6272(R0)
+	MOVWU 2072(R5), R3
+	MOVWU 24(R5), R2
+	MOVWU 1048(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 4160(R0)
+	ADD R3, R6, R0
+	MOVW R1, 6272(R0)
+	MOVWU 2076(R5), R3
+	MOVWU 28(R5), R2
+	MOVWU 1052(R5), R1
+	ADD R3, R6, R0
+	MOVW R2, 4160(R0)
+	ADD R3, R6, R0
+	MOVW R1, 6272(R0)
+	ADD $32, R5, R5
+	SUBS $1, R4, R4
+	BNE splitSums2SIMDScatter1
+	WORD $0x4f000405 // movi v5.4s, #0x0
+	WORD $0x4f000404 // movi v4.4s, #0x0
+	WORD $0x4f000403 // movi v3.4s, #0x0
+	WORD $0x4f000402 // movi v2.4s, #0x0
+	MOVD R6, R5
+	MOVD $16, R4
+	FMOVQ F5, 3072(R5)
+	FMOVQ F4, 3088(R5)
+	FMOVQ F3, 5184(R5)
+	FMOVQ F2, 5200(R5)
+
+splitSums2SIMDAdd0:
+	FMOVQ 3104(R5), F1
+	FMOVQ 3120(R5), F0
+	WORD $0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD $0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FMOVQ 5216(R5), F1
+	FMOVQ 5232(R5), F0
+	WORD $0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD $0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	FMOVQ F5, 3104(R5)
+	FMOVQ F4, 3120(R5)
+	FMOVQ F3, 5216(R5)
+	FMOVQ F2, 5232(R5)
+	ADD $32, R5, R5
+	SUBS $1, R4, R4
+	BNE splitSums2SIMDAdd0
+	WORD $0x4f000405 // movi v5.4s, #0x0
+	WORD $0x4f000404 // movi v4.4s, #0x0
+	WORD $0x4f000403 // movi v3.4s, #0x0
+	WORD $0x4f000402 // movi v2.4s, #0x0
+	MOVD R6, R5
+	MOVD $16, R4
+	FMOVQ F5, 4128(R5)
+	FMOVQ F4, 4144(R5)
+	FMOVQ F3, 6240(R5)
+	FMOVQ F2, 6256(R5)
+
+splitSums2SIMDAdd1:
+	FMOVQ 4160(R5), F1
+	FMOVQ 4176(R5), F0
+	WORD $0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD $0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FMOVQ 6272(R5), F1
+	FMOVQ 6288(R5), F0
+	WORD $0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD $0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	FMOVQ F5, 4160(R5)
+	FMOVQ F4, 4176(R5)
+	FMOVQ F3, 6272(R5)
+	FMOVQ F2, 6288(R5)
+	ADD $32, R5, R5
+	SUBS $1, R4, R4
+	BNE splitSums2SIMDAdd1
+	RET
+
+// func splitScan32SIMD(s *float32)
+TEXT ·splitScan32SIMD(SB), NOSPLIT, $0-8
+	MOVD $0x3f900000, R0
+	WORD $0x4e040c08 // dup v8.4s, w0
+	MOVD $0x3f600000, R0
+	WORD $0x4e040c07 // dup v7.4s, w0
+	MOVD $0xbf600000, R0
+	WORD $0x4e040c16 // dup v22.4s, w0
+	MOVD $0xbf900000, R0
+	WORD $0x4e040c11 // dup v17.4s, w0
+	WORD $0x4f016524 // movi v4.4s, #0x29, lsl #24
+	MOVD $0x5d800000, R0
+	WORD $0x4e040c03 // dup v3.4s, w0
+	MOVD $0x2b8cbccc, R0
+	WORD $0x4e040c02 // dup v2.4s, w0
+	MOVD $0x1c800000, R0
+	WORD $0x4e040c01 // dup v1.4s, w0
+	MOVD $0x3f7fbe77, R0
+	WORD $0x4e040c00 // dup v0.4s, w0
+	MOVD s+0(FP), R4
+	MOVD R4, R1
+	MOVD $33, R0
+	FMOVQ 4096(R4), F12
+	FMOVQ 4112(R4), F11
+	FMOVQ 6208(R4), F10
+	FMOVQ 6224(R4), F9
+
+splitScan32SIMDLast:
+	FMOVQ 3072(R1), F6
+	FMOVQ 3088(R1), F5
+	WORD $0x4ea6d586 // fsub v6.4s, v12.4s, v6.4s
+	WORD $0x4ea5d565 // fsub v5.4s, v11.4s, v5.4s
+	WORD $0x6e28dcc6 // fmul v6.4s, v6.4s, v8.4s
+	WORD $0x6e28dca5 // fmul v5.4s, v5.4s, v8.4s
+	FMOVQ F6, 7296(R1)
+	FMOVQ F5, 7312(R1)
+	FMOVQ 5184(R1), F6
+	FMOVQ 5200(R1), F5
+	WORD $0x4ea6d546 // fsub v6.4s, v10.4s, v6.4s
+	WORD $0x4ea5d525 // fsub v5.4s, v9.4s, v5.4s
+	WORD $0x6e28dcc6 // fmul v6.4s, v6.4s, v8.4s
+	WORD $0x6e28dca5 // fmul v5.4s, v5.4s, v8.4s
+	WORD $0x6e28dcc6 // fmul v6.4s, v6.4s, v8.4s
+	WORD $0x6e28dca5 // fmul v5.4s, v5.4s, v8.4s
+	FMOVQ F6, 9408(R1)
+	FMOVQ F5, 9424(R1)
+	FMOVQ 3072(R1), F6
+	FMOVQ 3088(R1), F5
+	WORD $0x4ea6d586 // fsub v6.4s, v12.4s, v6.4s
+	WORD $0x4ea5d565 // fsub v5.4s, v11.4s, v5.4s
+	WORD $0x6e27dcc6 // fmul v6.4s, v6.4s, v7.4s
+	WORD $0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	FMOVQ F6, 8352(R1)
+	FMOVQ F5, 8368(R1)
+	FMOVQ 5184(R1), F6
+	FMOVQ 5200(R1), F5
+	WORD $0x4ea6d546 // fsub v6.4s, v10.4s, v6.4s
+	WORD $0x4ea5d525 // fsub v5.4s, v9.4s, v5.4s
+	WORD $0x6e27dcc6 // fmul v6.4s, v6.4s, v7.4s
+	WORD $0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD $0x6e27dcc6 // fmul v6.4s, v6.4s, v7.4s
+	WORD $0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	FMOVQ F6, 10464(R1)
+	FMOVQ F5, 10480(R1)
+	ADD $32, R1, R1
+	SUBS $1, R0, R0
+	BNE splitScan32SIMDLast
+	WORD $0x4f0167db // movi v27.4s, #0x3e, lsl #24
+	WORD $0x4f000406 // movi v6.4s, #0x0
+	WORD $0x4f000405 // movi v5.4s, #0x0
+	MOVD $128, R3
+
+splitScan32SIMDSeed1:
+	ADD R3, R4, R0
+	FMOVQ 3072(R0), F26
+	FMOVQ 3088(R0), F25
+	ADD R3, R4, R0
+	FMOVQ 5184(R0), F24
+	FMOVQ 5200(R0), F23
+	WORD $0x6e36df55 // fmul v21.4s, v26.4s, v22.4s
+	WORD $0x6e36df34 // fmul v20.4s, v25.4s, v22.4s
+	WORD $0x6e36df13 // fmul v19.4s, v24.4s, v22.4s
+	WORD $0x6e36def2 // fmul v18.4s, v23.4s, v22.4s
+	WORD $0x6e36de73 // fmul v19.4s, v19.4s, v22.4s
+	WORD $0x6e36de52 // fmul v18.4s, v18.4s, v22.4s
+	WORD $0x6e31df50 // fmul v16.4s, v26.4s, v17.4s
+	WORD $0x6e31df2f // fmul v15.4s, v25.4s, v17.4s
+	WORD $0x6e31df0e // fmul v14.4s, v24.4s, v17.4s
+	WORD $0x6e31deed // fmul v13.4s, v23.4s, v17.4s
+	WORD $0x6e31ddce // fmul v14.4s, v14.4s, v17.4s
+	WORD $0x6e31ddad // fmul v13.4s, v13.4s, v17.4s
+	MOVD $512, R2
+
+splitScan32SIMDSeed2:
+	ADD R2, R4, R0
+	FMOVQ 3072(R0), F9
+	FMOVQ 3088(R0), F8
+	WORD $0x4ebad529 // fsub v9.4s, v9.4s, v26.4s
+	WORD $0x4eb9d508 // fsub v8.4s, v8.4s, v25.4s
+	WORD $0x6e3bdd29 // fmul v9.4s, v9.4s, v27.4s
+	WORD $0x6e3bdd08 // fmul v8.4s, v8.4s, v27.4s
+	ADD R2, R4, R0
+	FMOVQ 5184(R0), F10
+	FMOVQ 5200(R0), F7
+	WORD $0x4eb8d54a // fsub v10.4s, v10.4s, v24.4s
+	WORD $0x4eb7d4e7 // fsub v7.4s, v7.4s, v23.4s
+	WORD $0x6e3bdd4a // fmul v10.4s, v10.4s, v27.4s
+	WORD $0x6e3bdce7 // fmul v7.4s, v7.4s, v27.4s
+	WORD $0x6e3bdd4a // fmul v10.4s, v10.4s, v27.4s
+	WORD $0x6e3bdce7 // fmul v7.4s, v7.4s, v27.4s
+	WORD $0x4e29d6ac // fadd v12.4s, v21.4s, v9.4s
+	WORD $0x4e28d68b // fadd v11.4s, v20.4s, v8.4s
+	ADD R2, R4, R0
+	FMOVQ 7296(R0), F9
+	FMOVQ 7312(R0), F8
+	WORD $0x4e29d58c // fadd v12.4s, v12.4s, v9.4s
+	WORD $0x4e28d56b // fadd v11.4s, v11.4s, v8.4s
+	WORD $0x4e2ad66a // fadd v10.4s, v19.4s, v10.4s
+	WORD $0x4e27d649 // fadd v9.4s, v18.4s, v7.4s
+	ADD R2, R4, R0
+	FMOVQ 9408(R0), F8
+	FMOVQ 9424(R0), F7
+	WORD $0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
+	WORD $0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
+	WORD $0x6e2afd8a // fdiv v10.4s, v12.4s, v10.4s
+	WORD $0x6e29fd69 // fdiv v9.4s, v11.4s, v9.4s
+	WORD $0x6e2cdd4a // fmul v10.4s, v10.4s, v12.4s
+	WORD $0x6e2bdd29 // fmul v9.4s, v9.4s, v11.4s
+	WORD $0x6ea6e547 // fcmgt v7.4s, v10.4s, v6.4s
+	WORD $0x6ea71d46 // bit v6.16b, v10.16b, v7.16b
+	WORD $0x6ea5e527 // fcmgt v7.4s, v9.4s, v5.4s
+	WORD $0x6ea71d25 // bit v5.16b, v9.16b, v7.16b
+	ADD R2, R4, R0
+	FMOVQ 3072(R0), F9
+	FMOVQ 3088(R0), F8
+	WORD $0x4ebad529 // fsub v9.4s, v9.4s, v26.4s
+	WORD $0x4eb9d508 // fsub v8.4s, v8.4s, v25.4s
+	WORD $0x6e3bdd29 // fmul v9.4s, v9.4s, v27.4s
+	WORD $0x6e3bdd08 // fmul v8.4s, v8.4s, v27.4s
+	ADD R2, R4, R0
+	FMOVQ 5184(R0), F10
+	FMOVQ 5200(R0), F7
+	WORD $0x4eb8d54a // fsub v10.4s, v10.4s, v24.4s
+	WORD $0x4eb7d4e7 // fsub v7.4s, v7.4s, v23.4s
+	WORD $0x6e3bdd4a // fmul v10.4s, v10.4s, v27.4s
+	WORD $0x6e3bdce7 // fmul v7.4s, v7.4s, v27.4s
+	WORD $0x6e3bdd4a // fmul v10.4s, v10.4s, v27.4s
+	WORD $0x6e3bdce7 // fmul v7.4s, v7.4s, v27.4s
+	WORD $0x4ea9d60c // fsub v12.4s, v16.4s, v9.4s
+	WORD $0x4ea8d5eb // fsub v11.4s, v15.4s, v8.4s
+	ADD R2, R4, R0
+	FMOVQ 8352(R0), F9
+	FMOVQ 8368(R0), F8
+	WORD $0x4e29d58c // fadd v12.4s, v12.4s, v9.4s
+	WORD $0x4e28d56b // fadd v11.4s, v11.4s, v8.4s
+	WORD $0x4e2ad5ca // fadd v10.4s, v14.4s, v10.4s
+	WORD $0x4e27d5a9 // fadd v9.4s, v13.4s, v7.4s
+	ADD R2, R4, R0
+	FMOVQ 10464(R0), F8
+	FMOVQ 10480(R0), F7
+	WORD $0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
+	WORD $0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
+	WORD $0x6e2afd8a // fdiv v10.4s, v12.4s, v10.4s
+	WORD $0x6e29fd69 // fdiv v9.4s, v11.4s, v9.4s
+	WORD $0x6e2cdd4a // fmul v10.4s, v10.4s, v12.4s
+	WORD $0x6e2bdd29 // fmul v9.4s, v9.4s, v11.4s
+	WORD $0x6ea6e547 // fcmgt v7.4s, v10.4s, v6.4s
+	WORD $0x6ea71d46 // bit v6.16b, v10.16b, v7.16b
+	WORD $0x6ea5e527 // fcmgt v7.4s, v9.4s, v5.4s
+	WORD $0x6ea71d25 // bit v5.16b, v9.16b, v7.16b
+	ADD $128, R2, R2
+	CMP $1024, R2
+	BNE splitScan32SIMDSeed2
+	ADD $128, R3, R3
+	CMP $640, R3
+	BNE splitScan32SIMDSeed1
+	FMOVQ 6208(R4), F11
+	FMOVQ 6224(R4), F10
+	WORD $0x6e24e567 // fcmge v7.4s, v11.4s, v4.4s
+	WORD $0x6e24e549 // fcmge v9.4s, v10.4s, v4.4s
+	WORD $0x6e2be468 // fcmge v8.4s, v3.4s, v11.4s
+	WORD $0x6e2ae464 // fcmge v4.4s, v3.4s, v10.4s
+	WORD $0x4e281ce7 // and v7.16b, v7.16b, v8.16b
+	WORD $0x4e241d29 // and v9.16b, v9.16b, v4.16b
+	FMOVQ 11616(R4), F8
+	FMOVQ 11632(R4), F4
+	WORD $0x6e28dd6b // fmul v11.4s, v11.4s, v8.4s
+	WORD $0x6e24dd4a // fmul v10.4s, v10.4s, v4.4s
+	WORD $0x6e2be468 // fcmge v8.4s, v3.4s, v11.4s
+	WORD $0x6e2ae464 // fcmge v4.4s, v3.4s, v10.4s
+	WORD $0x4e281ce7 // and v7.16b, v7.16b, v8.16b
+	WORD $0x4e241d29 // and v9.16b, v9.16b, v4.16b
+	FMOVQ 11616(R4), F11
+	FMOVQ 11632(R4), F10
+	WORD $0x6e22e568 // fcmge v8.4s, v11.4s, v2.4s
+	WORD $0x6e22e544 // fcmge v4.4s, v10.4s, v2.4s
+	WORD $0x4e281ce7 // and v7.16b, v7.16b, v8.16b
+	WORD $0x4e241d29 // and v9.16b, v9.16b, v4.16b
+	WORD $0x6e21e4c8 // fcmge v8.4s, v6.4s, v1.4s
+	WORD $0x6e21e4a4 // fcmge v4.4s, v5.4s, v1.4s
+	WORD $0x4e281ce7 // and v7.16b, v7.16b, v8.16b
+	WORD $0x4e241d29 // and v9.16b, v9.16b, v4.16b
+	WORD $0x6e26e468 // fcmge v8.4s, v3.4s, v6.4s
+	WORD $0x6e25e464 // fcmge v4.4s, v3.4s, v5.4s
+	WORD $0x4e281ce7 // and v7.16b, v7.16b, v8.16b
+	WORD $0x4e241d29 // and v9.16b, v9.16b, v4.16b
+	WORD $0x6e20dcc6 // fmul v6.4s, v6.4s, v0.4s
+	WORD $0x6e20dca5 // fmul v5.4s, v5.4s, v0.4s
+	MOVD $0x7f800000, R0
+	WORD $0x4e040c01 // dup v1.4s, w0
+	WORD $0x4ea11c20 // mov v0.16b, v1.16b
+	WORD $0x6ea71cc1 // bit v1.16b, v6.16b, v7.16b
+	WORD $0x6ea91ca0 // bit v0.16b, v5.16b, v9.16b
+	WORD $0x6ea88d08 // cmeq v8.4s, v8.4s, v8.4s
+	WORD $0x6ea48c84 // cmeq v4.4s, v4.4s, v4.4s
+	FMOVQ F8, 11584(R4)
+	FMOVQ F4, 11600(R4)
+	FMOVQ F8, 11520(R4)
+	FMOVQ F4, 11536(R4)
+	MOVD $0, R3
+
+splitScan32SIMDFirst:
+	ADD R3, R4, R0
+	FMOVQ 3072(R0), F26
+	FMOVQ 3088(R0), F25
+	ADD R3, R4, R0
+	FMOVQ 5184(R0), F24
+	FMOVQ 5200(R0), F23
+	WORD $0x6e36df55 // fmul v21.4s, v26.4s, v22.4s
+	WORD $0x6e36df34 // fmul v20.4s, v25.4s, v22.4s
+	WORD $0x6e36df13 // fmul v19.4s, v24.4s, v22.4s
+	WORD $0x6e36def2 // fmul v18.4s, v23.4s, v22.4s
+	WORD $0x6e36de73 // fmul v19.4s, v19.4s, v22.4s
+	WORD $0x6e36de52 // fmul v18.4s, v18.4s, v22.4s
+	WORD $0x6e31df50 // fmul v16.4s, v26.4s, v17.4s
+	WORD $0x6e31df2f // fmul v15.4s, v25.4s, v17.4s
+	WORD $0x6e31df0e // fmul v14.4s, v24.4s, v17.4s
+	WORD $0x6e31deed // fmul v13.4s, v23.4s, v17.4s
+	WORD $0x6e31ddce // fmul v14.4s, v14.4s, v17.4s
+	WORD $0x6e31ddad // fmul v13.4s, v13.4s, v17.4s
+	MOVD R3, R2
+
+splitScan32SIMDSecond:
+	ADD R2, R4, R0
+	FMOVQ 3072(R0), F11
+	FMOVQ 3088(R0), F10
+	WORD $0x4ebad56b // fsub v11.4s, v11.4s, v26.4s
+	WORD $0x4eb9d54a // fsub v10.4s, v10.4s, v25.4s
+	WORD $0x6e3bdd6b // fmul v11.4s, v11.4s, v27.4s
+	WORD $0x6e3bdd4a // fmul v10.4s, v10.4s, v27.4s
+	ADD R2, R4, R0
+	FMOVQ 5184(R0), F9
+	FMOVQ 5200(R0), F8
+	WORD $0x4eb8d529 // fsub v9.4s, v9.4s, v24.4s
+	WORD $0x4eb7d508 // fsub v8.4s, v8.4s, v23.4s
+	WORD $0x6e3bdd29 // fmul v9.4s, v9.4s, v27.4s
+	WORD $0x6e3bdd08 // fmul v8.4s, v8.4s, v27.4s
+	WORD $0x6e3bdd29 // fmul v9.4s, v9.4s, v27.4s
+	WORD $0x6e3bdd08 // fmul v8.4s, v8.4s, v27.4s
+	WORD $0x4e2bd6a7 // fadd v7.4s, v21.4s, v11.4s
+	WORD $0x4e2ad686 // fadd v6.4s, v20.4s, v10.4s
+	ADD R2, R4, R0
+	FMOVQ 7296(R0), F3
+	FMOVQ 7312(R0), F2
+	WORD $0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD $0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	WORD $0x4e29d665 // fadd v5.4s, v19.4s, v9.4s
+	WORD $0x4e28d644 // fadd v4.4s, v18.4s, v8.4s
+	ADD R2, R4, R0
+	FMOVQ 9408(R0), F3
+	FMOVQ 9424(R0), F2
+	WORD $0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD $0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD $0x6e27dce2 // fmul v2.4s, v7.4s, v7.4s
+	WORD $0x6e26dcc3 // fmul v3.4s, v6.4s, v6.4s
+	WORD $0x6e25dc25 // fmul v5.4s, v1.4s, v5.4s
+	WORD $0x6e24dc04 // fmul v4.4s, v0.4s, v4.4s
+	WORD $0x6ea5e442 // fcmgt v2.4s, v2.4s, v5.4s
+	WORD $0x6ea4e463 // fcmgt v3.4s, v3.4s, v4.4s
+	WORD $0x4eabd604 // fsub v4.4s, v16.4s, v11.4s
+	WORD $0x4eaad5e5 // fsub v5.4s, v15.4s, v10.4s
+	ADD R2, R4, R0
+	FMOVQ 8352(R0), F7
+	FMOVQ 8368(R0), F6
+	WORD $0x4e27d484 // fadd v4.4s, v4.4s, v7.4s
+	WORD $0x4e26d4a5 // fadd v5.4s, v5.4s, v6.4s
+	WORD $0x4e29d5c6 // fadd v6.4s, v14.4s, v9.4s
+	WORD $0x4e28d5a9 // fadd v9.4s, v13.4s, v8.4s
+	ADD R2, R4, R0
+	FMOVQ 10464(R0), F8
+	FMOVQ 10480(R0), F7
+	WORD $0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
+	WORD $0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
+	WORD $0x6e24dc84 // fmul v4.4s, v4.4s, v4.4s
+	WORD $0x6e25dca5 // fmul v5.4s, v5.4s, v5.4s
+	WORD $0x6e26dc26 // fmul v6.4s, v1.4s, v6.4s
+	WORD $0x6e29dc07 // fmul v7.4s, v0.4s, v9.4s
+	WORD $0x6ea6e484 // fcmgt v4.4s, v4.4s, v6.4s
+	WORD $0x6ea7e4a5 // fcmgt v5.4s, v5.4s, v7.4s
+	WORD $0x4ea41c42 // orr v2.16b, v2.16b, v4.16b
+	WORD $0x4ea51c63 // orr v3.16b, v3.16b, v5.16b
+	WORD $0x4e435842 // uzp2 v2.8h, v2.8h, v3.8h
+	WORD $0x4e60a842 // cmlt v2.8h, v2.8h, #0
+	WORD $0x0e212842 // xtn v2.8b, v2.8h
+	WORD $0x9e660040 // fmov x0, d2
+	CBNZ R0, splitScan32SIMDHit
+
+splitScan32SIMDNext:
+	ADD $32, R2, R2
+	CMP $1024, R2
+	BLE splitScan32SIMDSecond
+	ADD $32, R3, R3
+	CMP $1024, R3
+	BLE splitScan32SIMDFirst
+	RET
+
+splitScan32SIMDHit:
+	MOVWU R3, R1
+	LSLW $16, R1, R1
+	ORRW R2, R1, R1
+	ADD R2, R4, R0
+	FMOVQ 3072(R0), F4
+	FMOVQ 3088(R0), F3
+	WORD $0x4ebad484 // fsub v4.4s, v4.4s, v26.4s
+	WORD $0x4eb9d463 // fsub v3.4s, v3.4s, v25.4s
+	WORD $0x6e3bdc84 // fmul v4.4s, v4.4s, v27.4s
+	WORD $0x6e3bdc63 // fmul v3.4s, v3.4s, v27.4s
+	ADD R2, R4, R0
+	FMOVQ 5184(R0), F5
+	FMOVQ 5200(R0), F2
+	WORD $0x4eb8d4a5 // fsub v5.4s, v5.4s, v24.4s
+	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
+	WORD $0x6e3bdca5 // fmul v5.4s, v5.4s, v27.4s
+	WORD $0x6e3bdc42 // fmul v2.4s, v2.4s, v27.4s
+	WORD $0x6e3bdca5 // fmul v5.4s, v5.4s, v27.4s
+	WORD $0x6e3bdc42 // fmul v2.4s, v2.4s, v27.4s
+	WORD $0x4e24d6a9 // fadd v9.4s, v21.4s, v4.4s
+	WORD $0x4e23d688 // fadd v8.4s, v20.4s, v3.4s
+	ADD R2, R4, R0
+	FMOVQ 7296(R0), F4
+	FMOVQ 7312(R0), F3
+	WORD $0x4e24d529 // fadd v9.4s, v9.4s, v4.4s
+	WORD $0x4e23d508 // fadd v8.4s, v8.4s, v3.4s
+	WORD $0x4e25d667 // fadd v7.4s, v19.4s, v5.4s
+	WORD $0x4e22d646 // fadd v6.4s, v18.4s, v2.4s
+	ADD R2, R4, R0
+	FMOVQ 9408(R0), F3
+	FMOVQ 9424(R0), F2
+	WORD $0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD $0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	WORD $0x6e29dd25 // fmul v5.4s, v9.4s, v9.4s
+	WORD $0x6e28dd04 // fmul v4.4s, v8.4s, v8.4s
+	WORD $0x6e27dc23 // fmul v3.4s, v1.4s, v7.4s
+	WORD $0x6e26dc02 // fmul v2.4s, v0.4s, v6.4s
+	WORD $0x6ea3e4a5 // fcmgt v5.4s, v5.4s, v3.4s
+	WORD $0x6ea2e484 // fcmgt v4.4s, v4.4s, v2.4s
+	WORD $0x6e27fd27 // fdiv v7.4s, v9.4s, v7.4s
+	WORD $0x6e26fd06 // fdiv v6.4s, v8.4s, v6.4s
+	WORD $0x6e29dce9 // fmul v9.4s, v7.4s, v9.4s
+	WORD $0x6e28dcc8 // fmul v8.4s, v6.4s, v8.4s
+	WORD $0x4ea0a8a2 // cmlt v2.4s, v5.4s, #0
+	WORD $0x6ea21d21 // bit v1.16b, v9.16b, v2.16b
+	WORD $0x4ea0a882 // cmlt v2.4s, v4.4s, #0
+	WORD $0x6ea21d00 // bit v0.16b, v8.16b, v2.16b
+	FMOVQ 11520(R4), F3
+	FMOVQ 11536(R4), F2
+	WORD $0x4ea0a8a8 // cmlt v8.4s, v5.4s, #0
+	WORD $0x6ea81ce3 // bit v3.16b, v7.16b, v8.16b
+	WORD $0x4ea0a887 // cmlt v7.4s, v4.4s, #0
+	WORD $0x6ea71cc2 // bit v2.16b, v6.16b, v7.16b
+	FMOVQ F3, 11520(R4)
+	FMOVQ F2, 11536(R4)
+	WORD $0x1e270027 // fmov s7, w1
+	WORD $0x4e0404e7 // dup v7.4s, v7.s[0]
+	WORD $0x4ea71ce6 // mov v6.16b, v7.16b
+	FMOVQ 11584(R4), F3
+	FMOVQ 11600(R4), F2
+	WORD $0x4ea0a8a5 // cmlt v5.4s, v5.4s, #0
+	WORD $0x6ea51ce3 // bit v3.16b, v7.16b, v5.16b
+	WORD $0x4ea0a884 // cmlt v4.4s, v4.4s, #0
+	WORD $0x6ea41cc2 // bit v2.16b, v6.16b, v4.16b
+	FMOVQ F3, 11584(R4)
+	FMOVQ F2, 11600(R4)
+	ADDW $1, R1, R1
+	ADD R2, R4, R0
+	FMOVQ 3072(R0), F4
+	FMOVQ 3088(R0), F3
+	WORD $0x4ebad484 // fsub v4.4s, v4.4s, v26.4s
+	WORD $0x4eb9d463 // fsub v3.4s, v3.4s, v25.4s
+	WORD $0x6e3bdc84 // fmul v4.4s, v4.4s, v27.4s
+	WORD $0x6e3bdc63 // fmul v3.4s, v3.4s, v27.4s
+	ADD R2, R4, R0
+	FMOVQ 5184(R0), F5
+	FMOVQ 5200(R0), F2
+	WORD $0x4eb8d4a5 // fsub v5.4s, v5.4s, v24.4s
+	WORD $0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
+	WORD $0x6e3bdca5 // fmul v5.4s, v5.4s, v27.4s
+	WORD $0x6e3bdc42 // fmul v2.4s, v2.4s, v27.4s
+	WORD $0x6e3bdca5 // fmul v5.4s, v5.4s, v27.4s
+	WORD $0x6e3bdc42 // fmul v2.4s, v2.4s, v27.4s
+	WORD $0x4ea4d609 // fsub v9.4s, v16.4s, v4.4s
+	WORD $0x4ea3d5e8 // fsub v8.4s, v15.4s, v3.4s
+	ADD R2, R4, R0
+	FMOVQ 8352(R0), F4
+	FMOVQ 8368(R0), F3
+	WORD $0x4e24d529 // fadd v9.4s, v9.4s, v4.4s
+	WORD $0x4e23d508 // fadd v8.4s, v8.4s, v3.4s
+	WORD $0x4e25d5c7 // fadd v7.4s, v14.4s, v5.4s
+	WORD $0x4e22d5a6 // fadd v6.4s, v13.4s, v2.4s
+	ADD R2, R4, R0
+	FMOVQ 10464(R0), F3
+	FMOVQ 10480(R0), F2
+	WORD $0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD $0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	WORD $0x6e29dd25 // fmul v5.4s, v9.4s, v9.4s
+	WORD $0x6e28dd04 // fmul v4.4s, v8.4s, v8.4s
+	WORD $0x6e27dc23 // fmul v3.4s, v1.4s, v7.4s
+	WORD $0x6e26dc02 // fmul v2.4s, v0.4s, v6.4s
+	WORD $0x6ea3e4a5 // fcmgt v5.4s, v5.4s, v3.4s
+	WORD $0x6ea2e484 // fcmgt v4.4s, v4.4s, v2.4s
+	WORD $0x6e27fd27 // fdiv v7.4s, v9.4s, v7.4s
+	WORD $0x6e26fd06 // fdiv v6.4s, v8.4s, v6.4s
+	WORD $0x6e29dce9 // fmul v9.4s, v7.4s, v9.4s
+	WORD $0x6e28dcc8 // fmul v8.4s, v6.4s, v8.4s
+	WORD $0x4ea0a8a2 // cmlt v2.4s, v5.4s, #0
+	WORD $0x6ea21d21 // bit v1.16b, v9.16b, v2.16b
+	WORD $0x4ea0a882 // cmlt v2.4s, v4.4s, #0
+	WORD $0x6ea21d00 // bit v0.16b, v8.16b, v2.16b
+	FMOVQ 11520(R4), F3
+	FMOVQ 11536(R4), F2
+	WORD $0x4ea0a8a8 // cmlt v8.4s, v5.4s, #0
+	WORD $0x6ea81ce3 // bit v3.16b, v7.16b, v8.16b
+	WORD $0x4ea0a887 // cmlt v7.4s, v4.4s, #0
+	WORD $0x6ea71cc2 // bit v2.16b, v6.16b, v7.16b
+	FMOVQ F3, 11520(R4)
+	FMOVQ F2, 11536(R4)
+	WORD $0x1e270027 // fmov s7, w1
+	WORD $0x4e0404e7 // dup v7.4s, v7.s[0]
+	WORD $0x4ea71ce6 // mov v6.16b, v7.16b
+	FMOVQ 11584(R4), F3
+	FMOVQ 11600(R4), F2
+	WORD $0x4ea0a8a5 // cmlt v5.4s, v5.4s, #0
+	WORD $0x6ea51ce3 // bit v3.16b, v7.16b, v5.16b
+	WORD $0x4ea0a884 // cmlt v4.4s, v4.4s, #0
+	WORD $0x6ea41cc2 // bit v2.16b, v6.16b, v4.16b
+	FMOVQ F3, 11584(R4)
+	FMOVQ F2, 11600(R4)
+	JMP splitScan32SIMDNext
+
+// func splitScan16SIMD(s *float32)
+TEXT ·splitScan16SIMD(SB), NOSPLIT, $0-8
+	MOVD $0xbfa00000, R0
+	WORD $0x4e040c0b // dup v11.4s, w0
+	MOVD $0xbf400000, R0
+	WORD $0x4e040c0a // dup v10.4s, w0
+	MOVD $0x3f900000, R0
+	WORD $0x4e040c0d // dup v13.4s, w0
+	MOVD $0x3f600000, R0
+	WORD $0x4e040c0c // dup v12.4s, w0
+	MOVD $0x3f400000, R0
+	WORD $0x4e040c1e // dup v30.4s, w0
+	MOVD $0x3fa00000, R0
+	WORD $0x4e040c1b // dup v27.4s, w0
+	WORD $0x4f016527 // movi v7.4s, #0x29, lsl #24
+	MOVD $0x5d800000, R0
+	WORD $0x4e040c06 // dup v6.4s, w0
+	MOVD $0x33d6bf95, R0
+	WORD $0x4e040c05 // dup v5.4s, w0
+	MOVD $0x1c800000, R0
+	WORD $0x4e040c01 // dup v1.4s, w0
+	MOVD $0x3f7fbe77, R0
+	WORD $0x4e040c00 // dup v0.4s, w0
+	WORD $0x4f046402 // movi v2.4s, #0x80, lsl #24
+	MOVD s+0(FP), R4
+	MOVD R4, R1
+	MOVD $17, R0
+
+splitScan16SIMDLast:
+	FMOVQ 5184(R1), F9
+	FMOVQ 5200(R1), F8
+	WORD $0x6e2bdd24 // fmul v4.4s, v9.4s, v11.4s
+	WORD $0x6e2bdd03 // fmul v3.4s, v8.4s, v11.4s
+	FMOVQ F4, 7296(R1)
+	FMOVQ F3, 7312(R1)
+	WORD $0x6e2add24 // fmul v4.4s, v9.4s, v10.4s
+	WORD $0x6e2add03 // fmul v3.4s, v8.4s, v10.4s
+	FMOVQ F4, 8352(R1)
+	FMOVQ F3, 8368(R1)
+	FMOVQ 6240(R1), F9
+	FMOVQ 6256(R1), F8
+	WORD $0x6e2bdd24 // fmul v4.4s, v9.4s, v11.4s
+	WORD $0x6e2bdd03 // fmul v3.4s, v8.4s, v11.4s
+	FMOVQ F4, 9408(R1)
+	FMOVQ F3, 9424(R1)
+	WORD $0x6e2add24 // fmul v4.4s, v9.4s, v10.4s
+	WORD $0x6e2add03 // fmul v3.4s, v8.4s, v10.4s
+	FMOVQ F4, 10464(R1)
+	FMOVQ F3, 10480(R1)
+	ADD $32, R1, R1
+	SUBS $1, R0, R0
+	BNE splitScan16SIMDLast
+	FMOVQ 3584(R4), F11
+	FMOVQ 3600(R4), F10
+	FMOVQ 5696(R4), F9
+	FMOVQ 5712(R4), F8
+	WORD $0x6e2ddd64 // fmul v4.4s, v11.4s, v13.4s
+	WORD $0x6e2ddd43 // fmul v3.4s, v10.4s, v13.4s
+	FMOVQ F4, 11712(R4)
+	FMOVQ F3, 11728(R4)
+	WORD $0x6e2ddd24 // fmul v4.4s, v9.4s, v13.4s
+	WORD $0x6e2ddd03 // fmul v3.4s, v8.4s, v13.4s
+	WORD $0x6e2ddc84 // fmul v4.4s, v4.4s, v13.4s
+	WORD $0x6e2ddc63 // fmul v3.4s, v3.4s, v13.4s
+	FMOVQ F4, 11840(R4)
+	FMOVQ F3, 11856(R4)
+	WORD $0x6e2cdd63 // fmul v3.4s, v11.4s, v12.4s
+	WORD $0x6e2cdd44 // fmul v4.4s, v10.4s, v12.4s
+	FMOVQ F3, 11744(R4)
+	FMOVQ F4, 11760(R4)
+	WORD $0x6e2cdd23 // fmul v3.4s, v9.4s, v12.4s
+	WORD $0x6e2cdd04 // fmul v4.4s, v8.4s, v12.4s
+	WORD $0x6e2cdc63 // fmul v3.4s, v3.4s, v12.4s
+	WORD $0x6e2cdc84 // fmul v4.4s, v4.4s, v12.4s
+	FMOVQ F3, 11872(R4)
+	FMOVQ F4, 11888(R4)
+	FMOVQ 4640(R4), F11
+	FMOVQ 4656(R4), F10
+	FMOVQ 6752(R4), F9
+	FMOVQ 6768(R4), F8
+	WORD $0x6e2ddd64 // fmul v4.4s, v11.4s, v13.4s
+	WORD $0x6e2ddd43 // fmul v3.4s, v10.4s, v13.4s
+	FMOVQ F4, 11776(R4)
+	FMOVQ F3, 11792(R4)
+	WORD $0x6e2ddd24 // fmul v4.4s, v9.4s, v13.4s
+	WORD $0x6e2ddd03 // fmul v3.4s, v8.4s, v13.4s
+	WORD $0x6e2ddc84 // fmul v4.4s, v4.4s, v13.4s
+	WORD $0x6e2ddc63 // fmul v3.4s, v3.4s, v13.4s
+	FMOVQ F4, 11904(R4)
+	FMOVQ F3, 11920(R4)
+	WORD $0x6e2cdd63 // fmul v3.4s, v11.4s, v12.4s
+	WORD $0x6e2cdd44 // fmul v4.4s, v10.4s, v12.4s
+	FMOVQ F3, 11808(R4)
+	FMOVQ F4, 11824(R4)
+	WORD $0x6e2cdd23 // fmul v3.4s, v9.4s, v12.4s
+	WORD $0x6e2cdd04 // fmul v4.4s, v8.4s, v12.4s
+	WORD $0x6e2cdc63 // fmul v3.4s, v3.4s, v12.4s
+	WORD $0x6e2cdc84 // fmul v4.4s, v4.4s, v12.4s
+	FMOVQ F3, 11936(R4)
+	FMOVQ F4, 11952(R4)
+	WORD $0x4f000404 // movi v4.4s, #0x0
+	WORD $0x4f000403 // movi v3.4s, #0x0
+	MOVD $64, R3
+
+splitScan16SIMDSeed1:
+	ADD R3, R4, R0
+	FMOVQ 3072(R0), F11
+	FMOVQ 3088(R0), F8
+	FMOVQ F11, 11648(R4)
+	FMOVQ F8, 11664(R4)
+	ADD R3, R4, R0
+	FMOVQ 5184(R0), F11
+	FMOVQ 5200(R0), F8
+	WORD $0x6e3edd7d // fmul v29.4s, v11.4s, v30.4s
+	WORD $0x6e3edd1c // fmul v28.4s, v8.4s, v30.4s
+	FMOVQ 11840(R4), F10
+	FMOVQ 11856(R4), F9
+	WORD $0x4e2ad7bd // fadd v29.4s, v29.4s, v10.4s
+	WORD $0x4e29d79c // fadd v28.4s, v28.4s, v9.4s
+	WORD $0x6e3bdd7a // fmul v26.4s, v11.4s, v27.4s
+	WORD $0x6e3bdd19 // fmul v25.4s, v8.4s, v27.4s
+	FMOVQ 11872(R4), F9
+	FMOVQ 11888(R4), F8
+	WORD $0x4e29d75a // fadd v26.4s, v26.4s, v9.4s
+	WORD $0x4e28d739 // fadd v25.4s, v25.4s, v8.4s
+	ADD R3, R4, R0
+	FMOVQ 4128(R0), F11
+	FMOVQ 4144(R0), F8
+	FMOVQ F11, 11680(R4)
+	FMOVQ F8, 11696(R4)
+	ADD R3, R4, R0
+	FMOVQ 6240(R0), F11
+	FMOVQ 6256(R0), F8
+	WORD $0x6e3edd78 // fmul v24.4s, v11.4s, v30.4s
+	WORD $0x6e3edd17 // fmul v23.4s, v8.4s, v30.4s
+	FMOVQ 11904(R4), F10
+	FMOVQ 11920(R4), F9
+	WORD $0x4e2ad718 // fadd v24.4s, v24.4s, v10.4s
+	WORD $0x4e29d6f7 // fadd v23.4s, v23.4s, v9.4s
+	WORD $0x6e3bdd76 // fmul v22.4s, v11.4s, v27.4s
+	WORD $0x6e3bdd15 // fmul v21.4s, v8.4s, v27.4s
+	FMOVQ 11936(R4), F9
+	FMOVQ 11952(R4), F8
+	WORD $0x4e29d6d6 // fadd v22.4s, v22.4s, v9.4s
+	WORD $0x4e28d6b5 // fadd v21.4s, v21.4s, v8.4s
+	MOVD $256, R2
+
+splitScan16SIMDSeed2:
+	ADD R2, R4, R0
+	FMOVQ 3072(R0), F11
+	FMOVQ 3088(R0), F9
+	FMOVQ 11648(R4), F10
+	FMOVQ 11664(R4), F8
+	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
+	WORD $0x4e28d529 // fadd v9.4s, v9.4s, v8.4s
+	FMOVQ 11712(R4), F10
+	FMOVQ 11728(R4), F8
+	WORD $0x4eaad56f // fsub v15.4s, v11.4s, v10.4s
+	WORD $0x4ea8d52e // fsub v14.4s, v9.4s, v8.4s
+	ADD R2, R4, R0
+	FMOVQ 7296(R0), F9
+	FMOVQ 7312(R0), F8
+	WORD $0x4e29d7ad // fadd v13.4s, v29.4s, v9.4s
+	WORD $0x4e28d78c // fadd v12.4s, v28.4s, v8.4s
+	ADD R2, R4, R0
+	FMOVQ 4128(R0), F11
+	FMOVQ 4144(R0), F9
+	FMOVQ 11680(R4), F10
+	FMOVQ 11696(R4), F8
+	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
+	WORD $0x4e28d529 // fadd v9.4s, v9.4s, v8.4s
+	FMOVQ 11776(R4), F10
+	FMOVQ 11792(R4), F8
+	WORD $0x4eaad56b // fsub v11.4s, v11.4s, v10.4s
+	WORD $0x4ea8d52a // fsub v10.4s, v9.4s, v8.4s
+	ADD R2, R4, R0
+	FMOVQ 9408(R0), F9
+	FMOVQ 9424(R0), F8
+	WORD $0x4e29d709 // fadd v9.4s, v24.4s, v9.4s
+	WORD $0x4e28d6e8 // fadd v8.4s, v23.4s, v8.4s
+	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
+	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
+	WORD $0x4e29d5ad // fadd v13.4s, v13.4s, v9.4s
+	WORD $0x4e28d58c // fadd v12.4s, v12.4s, v8.4s
+	WORD $0x6e2dfded // fdiv v13.4s, v15.4s, v13.4s
+	WORD $0x6e2cfdcc // fdiv v12.4s, v14.4s, v12.4s
+	WORD $0x6e2fddad // fmul v13.4s, v13.4s, v15.4s
+	WORD $0x6e2edd8c // fmul v12.4s, v12.4s, v14.4s
+	WORD $0x6ea4e5a8 // fcmgt v8.4s, v13.4s, v4.4s
+	WORD $0x6ea81da4 // bit v4.16b, v13.16b, v8.16b
+	WORD $0x6ea3e588 // fcmgt v8.4s, v12.4s, v3.4s
+	WORD $0x6ea81d83 // bit v3.16b, v12.16b, v8.16b
+	ADD R2, R4, R0
+	FMOVQ 3072(R0), F11
+	FMOVQ 3088(R0), F9
+	FMOVQ 11648(R4), F10
+	FMOVQ 11664(R4), F8
+	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
+	WORD $0x4e28d529 // fadd v9.4s, v9.4s, v8.4s
+	FMOVQ 11712(R4), F10
+	FMOVQ 11728(R4), F8
+	WORD $0x4eaad56f // fsub v15.4s, v11.4s, v10.4s
+	WORD $0x4ea8d52e // fsub v14.4s, v9.4s, v8.4s
+	ADD R2, R4, R0
+	FMOVQ 7296(R0), F9
+	FMOVQ 7312(R0), F8
+	WORD $0x4e29d7ad // fadd v13.4s, v29.4s, v9.4s
+	WORD $0x4e28d78c // fadd v12.4s, v28.4s, v8.4s
+	ADD R2, R4, R0
+	FMOVQ 4128(R0), F11
+	FMOVQ 4144(R0), F9
+	FMOVQ 11680(R4), F10
+	FMOVQ 11696(R4), F8
+	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
+	WORD $0x4e28d529 // fadd v9.4s, v9.4s, v8.4s
+	FMOVQ 11808(R4), F10
+	FMOVQ 11824(R4), F8
+	WORD $0x4eaad56b // fsub v11.4s, v11.4s, v10.4s
+	WORD $0x4ea8d52a // fsub v10.4s, v9.4s, v8.4s
+	ADD R2, R4, R0
+	FMOVQ 10464(R0), F9
+	FMOVQ 10480(R0), F8
+	WORD $0x4e29d6c9 // fadd v9.4s, v22.4s, v9.4s
+	WORD $0x4e28d6a8 // fadd v8.4s, v21.4s, v8.4s
+	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
+	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
+	WORD $0x4e29d5ad // fadd v13.4s, v13.4s, v9.4s
+	WORD $0x4e28d58c // fadd v12.4s, v12.4s, v8.4s
+	WORD $0x6e2dfded // fdiv v13.4s, v15.4s, v13.4s
+	WORD $0x6e2cfdcc // fdiv v12.4s, v14.4s, v12.4s
+	WORD $0x6e2fddad // fmul v13.4s, v13.4s, v15.4s
+	WORD $0x6e2edd8c // fmul v12.4s, v12.4s, v14.4s
+	WORD $0x6ea4e5a8 // fcmgt v8.4s, v13.4s, v4.4s
+	WORD $0x6ea81da4 // bit v4.16b, v13.16b, v8.16b
+	WORD $0x6ea3e588 // fcmgt v8.4s, v12.4s, v3.4s
+	WORD $0x6ea81d83 // bit v3.16b, v12.16b, v8.16b
+	ADD R2, R4, R0
+	FMOVQ 3072(R0), F11
+	FMOVQ 3088(R0), F9
+	FMOVQ 11648(R4), F10
+	FMOVQ 11664(R4), F8
+	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
+	WORD $0x4e28d529 // fadd v9.4s, v9.4s, v8.4s
+	FMOVQ 11744(R4), F10
+	FMOVQ 11760(R4), F8
+	WORD $0x4eaad56f // fsub v15.4s, v11.4s, v10.4s
+	WORD $0x4ea8d52e // fsub v14.4s, v9.4s, v8.4s
+	ADD R2, R4, R0
+	FMOVQ 8352(R0), F9
+	FMOVQ 8368(R0), F8
+	WORD $0x4e29d74d // fadd v13.4s, v26.4s, v9.4s
+	WORD $0x4e28d72c // fadd v12.4s, v25.4s, v8.4s
+	ADD R2, R4, R0
+	FMOVQ 4128(R0), F11
+	FMOVQ 4144(R0), F9
+	FMOVQ 11680(R4), F10
+	FMOVQ 11696(R4), F8
+	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
+	WORD $0x4e28d529 // fadd v9.4s, v9.4s, v8.4s
+	FMOVQ 11776(R4), F10
+	FMOVQ 11792(R4), F8
+	WORD $0x4eaad56b // fsub v11.4s, v11.4s, v10.4s
+	WORD $0x4ea8d52a // fsub v10.4s, v9.4s, v8.4s
+	ADD R2, R4, R0
+	FMOVQ 9408(R0), F9
+	FMOVQ 9424(R0), F8
+	WORD $0x4e29d709 // fadd v9.4s, v24.4s, v9.4s
+	WORD $0x4e28d6e8 // fadd v8.4s, v23.4s, v8.4s
+	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
+	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
+	WORD $0x4e29d5ad // fadd v13.4s, v13.4s, v9.4s
+	WORD $0x4e28d58c // fadd v12.4s, v12.4s, v8.4s
+	WORD $0x6e2dfded // fdiv v13.4s, v15.4s, v13.4s
+	WORD $0x6e2cfdcc // fdiv v12.4s, v14.4s, v12.4s
+	WORD $0x6e2fddad // fmul v13.4s, v13.4s, v15.4s
+	WORD $0x6e2edd8c // fmul v12.4s, v12.4s, v14.4s
+	WORD $0x6ea4e5a8 // fcmgt v8.4s, v13.4s, v4.4s
+	WORD $0x6ea81da4 // bit v4.16b, v13.16b, v8.16b
+	WORD $0x6ea3e588 // fcmgt v8.4s, v12.4s, v3.4s
+	WORD $0x6ea81d83 // bit v3.16b, v12.16b, v8.16b
+	ADD R2, R4, R0
+	FMOVQ 3072(R0), F11
+	FMOVQ 3088(R0), F9
+	FMOVQ 11648(R4), F10
+	FMOVQ 11664(R4), F8
+	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
+	WORD $0x4e28d529 // fadd v9.4s, v9.4s, v8.4s
+	FMOVQ 11744(R4), F10
+	FMOVQ 11760(R4), F8
+	WORD $0x4eaad56f // fsub v15.4s, v11.4s, v10.4s
+	WORD $0x4ea8d52e // fsub v14.4s, v9.4s, v8.4s
+	ADD R2, R4, R0
+	FMOVQ 8352(R0), F9
+	FMOVQ 8368(R0), F8
+	WORD $0x4e29d74d // fadd v13.4s, v26.4s, v9.4s
+	WORD $0x4e28d72c // fadd v12.4s, v25.4s, v8.4s
+	ADD R2, R4, R0
+	FMOVQ 4128(R0), F11
+	FMOVQ 4144(R0), F9
+	FMOVQ 11680(R4), F10
+	FMOVQ 11696(R4), F8
+	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
+	WORD $0x4e28d529 // fadd v9.4s, v9.4s, v8.4s
+	FMOVQ 11808(R4), F10
+	FMOVQ 11824(R4), F8
+	WORD $0x4eaad56b // fsub v11.4s, v11.4s, v10.4s
+	WORD $0x4ea8d52a // fsub v10.4s, v9.4s, v8.4s
+	ADD R2, R4, R0
+	FMOVQ 10464(R0), F9
+	FMOVQ 10480(R0), F8
+	WORD $0x4e29d6c9 // fadd v9.4s, v22.4s, v9.4s
+	WORD $0x4e28d6a8 // fadd v8.4s, v21.4s, v8.4s
+	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
+	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
+	WORD $0x4e29d5ad // fadd v13.4s, v13.4s, v9.4s
+	WORD $0x4e28d58c // fadd v12.4s, v12.4s, v8.4s
+	WORD $0x6e2dfded // fdiv v13.4s, v15.4s, v13.4s
+	WORD $0x6e2cfdcc // fdiv v12.4s, v14.4s, v12.4s
+	WORD $0x6e2fddad // fmul v13.4s, v13.4s, v15.4s
+	WORD $0x6e2edd8c // fmul v12.4s, v12.4s, v14.4s
+	WORD $0x6ea4e5a8 // fcmgt v8.4s, v13.4s, v4.4s
+	WORD $0x6ea81da4 // bit v4.16b, v13.16b, v8.16b
+	WORD $0x6ea3e588 // fcmgt v8.4s, v12.4s, v3.4s
+	WORD $0x6ea81d83 // bit v3.16b, v12.16b, v8.16b
+	ADD $64, R2, R2
+	CMP $512, R2
+	BNE splitScan16SIMDSeed2
+	ADD $64, R3, R3
+	CMP $320, R3
+	BNE splitScan16SIMDSeed1
+	FMOVQ 5696(R4), F12
+	FMOVQ 5712(R4), F11
+	FMOVQ 6752(R4), F9
+	FMOVQ 6768(R4), F8
+	WORD $0x4e29d58c // fadd v12.4s, v12.4s, v9.4s
+	WORD $0x4e28d56b // fadd v11.4s, v11.4s, v8.4s
+	WORD $0x6e27e588 // fcmge v8.4s, v12.4s, v7.4s
+	WORD $0x6e27e56a // fcmge v10.4s, v11.4s, v7.4s
+	WORD $0x6e2ce4c9 // fcmge v9.4s, v6.4s, v12.4s
+	WORD $0x6e2be4c7 // fcmge v7.4s, v6.4s, v11.4s
+	WORD $0x4e291d08 // and v8.16b, v8.16b, v9.16b
+	WORD $0x4e271d4a // and v10.16b, v10.16b, v7.16b
+	FMOVQ 11616(R4), F9
+	FMOVQ 11632(R4), F7
+	WORD $0x6e29dd8c // fmul v12.4s, v12.4s, v9.4s
+	WORD $0x6e27dd6b // fmul v11.4s, v11.4s, v7.4s
+	WORD $0x6e2ce4c9 // fcmge v9.4s, v6.4s, v12.4s
+	WORD $0x6e2be4c7 // fcmge v7.4s, v6.4s, v11.4s
+	WORD $0x4e291d08 // and v8.16b, v8.16b, v9.16b
+	WORD $0x4e271d4a // and v10.16b, v10.16b, v7.16b
+	FMOVQ 11616(R4), F12
+	FMOVQ 11632(R4), F11
+	WORD $0x6e25e589 // fcmge v9.4s, v12.4s, v5.4s
+	WORD $0x6e25e567 // fcmge v7.4s, v11.4s, v5.4s
+	WORD $0x4e291d08 // and v8.16b, v8.16b, v9.16b
+	WORD $0x4e271d4a // and v10.16b, v10.16b, v7.16b
+	WORD $0x6e21e489 // fcmge v9.4s, v4.4s, v1.4s
+	WORD $0x6e21e467 // fcmge v7.4s, v3.4s, v1.4s
+	WORD $0x4e291d08 // and v8.16b, v8.16b, v9.16b
+	WORD $0x4e271d4a // and v10.16b, v10.16b, v7.16b
+	WORD $0x6e24e4c9 // fcmge v9.4s, v6.4s, v4.4s
+	WORD $0x6e23e4c7 // fcmge v7.4s, v6.4s, v3.4s
+	WORD $0x4e291d08 // and v8.16b, v8.16b, v9.16b
+	WORD $0x4e271d4a // and v10.16b, v10.16b, v7.16b
+	WORD $0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	WORD $0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	MOVD $0x7f800000, R0
+	WORD $0x4e040c01 // dup v1.4s, w0
+	WORD $0x4ea11c20 // mov v0.16b, v1.16b
+	WORD $0x6ea81c81 // bit v1.16b, v4.16b, v8.16b
+	WORD $0x6eaa1c60 // bit v0.16b, v3.16b, v10.16b
+	WORD $0x6ea98d29 // cmeq v9.4s, v9.4s, v9.4s
+	WORD $0x6ea78ce7 // cmeq v7.4s, v7.4s, v7.4s
+	FMOVQ F9, 11584(R4)
+	FMOVQ F7, 11600(R4)
+	FMOVQ F9, 11520(R4)
+	FMOVQ F7, 11536(R4)
+	MOVD $0, R3
+
+splitScan16SIMDFirst:
+	ADD R3, R4, R0
+	FMOVQ 3072(R0), F6
+	FMOVQ 3088(R0), F3
+	FMOVQ F6, 11648(R4)
+	FMOVQ F3, 11664(R4)
+	ADD R3, R4, R0
+	FMOVQ 5184(R0), F6
+	FMOVQ 5200(R0), F3
+	WORD $0x6e3edcdd // fmul v29.4s, v6.4s, v30.4s
+	WORD $0x6e3edc7c // fmul v28.4s, v3.4s, v30.4s
+	FMOVQ 11840(R4), F5
+	FMOVQ 11856(R4), F4
+	WORD $0x4e25d7bd // fadd v29.4s, v29.4s, v5.4s
+	WORD $0x4e24d79c // fadd v28.4s, v28.4s, v4.4s
+	WORD $0x6e3bdcda // fmul v26.4s, v6.4s, v27.4s
+	WORD $0x6e3bdc79 // fmul v25.4s, v3.4s, v27.4s
+	FMOVQ 11872(R4), F4
+	FMOVQ 11888(R4), F3
+	WORD $0x4e24d75a // fadd v26.4s, v26.4s, v4.4s
+	WORD $0x4e23d739 // fadd v25.4s, v25.4s, v3.4s
+	ADD R3, R4, R0
+	FMOVQ 4128(R0), F6
+	FMOVQ 4144(R0), F3
+	FMOVQ F6, 11680(R4)
+	FMOVQ F3, 11696(R4)
+	ADD R3, R4, R0
+	FMOVQ 6240(R0), F6
+	FMOVQ 6256(R0), F3
+	WORD $0x6e3edcd8 // fmul v24.4s, v6.4s, v30.4s
+	WORD $0x6e3edc77 // fmul v23.4s, v3.4s, v30.4s
+	FMOVQ 11904(R4), F5
+	FMOVQ 11920(R4), F4
+	WORD $0x4e25d718 // fadd v24.4s, v24.4s, v5.4s
+	WORD $0x4e24d6f7 // fadd v23.4s, v23.4s, v4.4s
+	WORD $0x6e3bdcd6 // fmul v22.4s, v6.4s, v27.4s
+	WORD $0x6e3bdc75 // fmul v21.4s, v3.4s, v27.4s
+	FMOVQ 11936(R4), F4
+	FMOVQ 11952(R4), F3
+	WORD $0x4e24d6d6 // fadd v22.4s, v22.4s, v4.4s
+	WORD $0x4e23d6b5 // fadd v21.4s, v21.4s, v3.4s
+	MOVD R3, R2
+
+splitScan16SIMDSecond:
+	ADD R2, R4, R0
+	FMOVQ 4128(R0), F6
+	FMOVQ 4144(R0), F4
+	FMOVQ 11680(R4), F5
+	FMOVQ 11696(R4), F3
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ 11776(R4), F5
+	FMOVQ 11792(R4), F3
+	WORD $0x4ea5d4d4 // fsub v20.4s, v6.4s, v5.4s
+	WORD $0x4ea3d493 // fsub v19.4s, v4.4s, v3.4s
+	ADD R2, R4, R0
+	FMOVQ 9408(R0), F5
+	FMOVQ 9424(R0), F3
+	WORD $0x4e25d712 // fadd v18.4s, v24.4s, v5.4s
+	WORD $0x4e23d6f1 // fadd v17.4s, v23.4s, v3.4s
+	FMOVQ 11808(R4), F5
+	FMOVQ 11824(R4), F3
+	WORD $0x4ea5d4d0 // fsub v16.4s, v6.4s, v5.4s
+	WORD $0x4ea3d48f // fsub v15.4s, v4.4s, v3.4s
+	ADD R2, R4, R0
+	FMOVQ 10464(R0), F4
+	FMOVQ 10480(R0), F3
+	WORD $0x4e24d6ce // fadd v14.4s, v22.4s, v4.4s
+	WORD $0x4e23d6ad // fadd v13.4s, v21.4s, v3.4s
+	ADD R2, R4, R0
+	FMOVQ 3072(R0), F12
+	FMOVQ 3088(R0), F11
+	FMOVQ 11648(R4), F4
+	FMOVQ 11664(R4), F3
+	WORD $0x4e24d58c // fadd v12.4s, v12.4s, v4.4s
+	WORD $0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	FMOVQ 11712(R4), F4
+	FMOVQ 11728(R4), F3
+	WORD $0x4ea4d58a // fsub v10.4s, v12.4s, v4.4s
+	WORD $0x4ea3d569 // fsub v9.4s, v11.4s, v3.4s
+	ADD R2, R4, R0
+	FMOVQ 7296(R0), F4
+	FMOVQ 7312(R0), F3
+	WORD $0x4e24d7a8 // fadd v8.4s, v29.4s, v4.4s
+	WORD $0x4e23d787 // fadd v7.4s, v28.4s, v3.4s
+	WORD $0x4e34d544 // fadd v4.4s, v10.4s, v20.4s
+	WORD $0x4e33d523 // fadd v3.4s, v9.4s, v19.4s
+	WORD $0x4e32d506 // fadd v6.4s, v8.4s, v18.4s
+	WORD $0x4e31d4e5 // fadd v5.4s, v7.4s, v17.4s
+	WORD $0x6e24dc84 // fmul v4.4s, v4.4s, v4.4s
+	WORD $0x6e23dc63 // fmul v3.4s, v3.4s, v3.4s
+	WORD $0x6e26dc26 // fmul v6.4s, v1.4s, v6.4s
+	WORD $0x6e25dc05 // fmul v5.4s, v0.4s, v5.4s
+	WORD $0x6ea6e484 // fcmgt v4.4s, v4.4s, v6.4s
+	WORD $0x6ea5e463 // fcmgt v3.4s, v3.4s, v5.4s
+	WORD $0x4e30d54a // fadd v10.4s, v10.4s, v16.4s
+	WORD $0x4e2fd529 // fadd v9.4s, v9.4s, v15.4s
+	WORD $0x4e2ed508 // fadd v8.4s, v8.4s, v14.4s
+	WORD $0x4e2dd4e7 // fadd v7.4s, v7.4s, v13.4s
+	WORD $0x6e2add45 // fmul v5.4s, v10.4s, v10.4s
+	WORD $0x6e29dd26 // fmul v6.4s, v9.4s, v9.4s
+	WORD $0x6e28dc28 // fmul v8.4s, v1.4s, v8.4s
+	WORD $0x6e27dc07 // fmul v7.4s, v0.4s, v7.4s
+	WORD $0x6ea8e4a5 // fcmgt v5.4s, v5.4s, v8.4s
+	WORD $0x6ea7e4c6 // fcmgt v6.4s, v6.4s, v7.4s
+	WORD $0x4ea51c84 // orr v4.16b, v4.16b, v5.16b
+	WORD $0x4ea61c63 // orr v3.16b, v3.16b, v6.16b
+	FMOVQ 11744(R4), F5
+	FMOVQ 11760(R4), F6
+	WORD $0x4ea5d585 // fsub v5.4s, v12.4s, v5.4s
+	WORD $0x4ea6d568 // fsub v8.4s, v11.4s, v6.4s
+	ADD R2, R4, R0
+	FMOVQ 8352(R0), F7
+	FMOVQ 8368(R0), F6
+	WORD $0x4e27d747 // fadd v7.4s, v26.4s, v7.4s
+	WORD $0x4e26d726 // fadd v6.4s, v25.4s, v6.4s
+	WORD $0x4e34d4a9 // fadd v9.4s, v5.4s, v20.4s
+	WORD $0x4e33d50a // fadd v10.4s, v8.4s, v19.4s
+	WORD $0x4e32d4eb // fadd v11.4s, v7.4s, v18.4s
+	WORD $0x4e31d4cc // fadd v12.4s, v6.4s, v17.4s
+	WORD $0x6e29dd29 // fmul v9.4s, v9.4s, v9.4s
+	WORD $0x6e2add4a // fmul v10.4s, v10.4s, v10.4s
+	WORD $0x6e2bdc2b // fmul v11.4s, v1.4s, v11.4s
+	WORD $0x6e2cdc0c // fmul v12.4s, v0.4s, v12.4s
+	WORD $0x6eabe529 // fcmgt v9.4s, v9.4s, v11.4s
+	WORD $0x6eace54a // fcmgt v10.4s, v10.4s, v12.4s
+	WORD $0x4ea91c84 // orr v4.16b, v4.16b, v9.16b
+	WORD $0x4eaa1c63 // orr v3.16b, v3.16b, v10.16b
+	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
+	WORD $0x4e2fd508 // fadd v8.4s, v8.4s, v15.4s
+	WORD $0x4e2ed4e7 // fadd v7.4s, v7.4s, v14.4s
+	WORD $0x4e2dd4c6 // fadd v6.4s, v6.4s, v13.4s
+	WORD $0x6e25dca5 // fmul v5.4s, v5.4s, v5.4s
+	WORD $0x6e28dd08 // fmul v8.4s, v8.4s, v8.4s
+	WORD $0x6e27dc27 // fmul v7.4s, v1.4s, v7.4s
+	WORD $0x6e26dc06 // fmul v6.4s, v0.4s, v6.4s
+	WORD $0x6ea7e4a5 // fcmgt v5.4s, v5.4s, v7.4s
+	WORD $0x6ea6e508 // fcmgt v8.4s, v8.4s, v6.4s
+	WORD $0x4ea51c84 // orr v4.16b, v4.16b, v5.16b
+	WORD $0x4ea81c63 // orr v3.16b, v3.16b, v8.16b
+	WORD $0x4e435883 // uzp2 v3.8h, v4.8h, v3.8h
+	WORD $0x4e60a863 // cmlt v3.8h, v3.8h, #0
+	WORD $0x0e212863 // xtn v3.8b, v3.8h
+	WORD $0x9e660060 // fmov x0, d3
+	CBNZ R0, splitScan16SIMDHit
+
+splitScan16SIMDNext:
+	ADD $32, R2, R2
+	CMP $512, R2
+	BLE splitScan16SIMDSecond
+	ADD $32, R3, R3
+	CMP $512, R3
+	BLE splitScan16SIMDFirst
+	RET
+
+splitScan16SIMDHit:
+	MOVWU R3, R1
+	LSLW $16, R1, R1
+	ORRW R2, R1, R1
+	ADD R2, R4, R0
+	FMOVQ 3072(R0), F6
+	FMOVQ 3088(R0), F4
+	FMOVQ 11648(R4), F5
+	FMOVQ 11664(R4), F3
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ 11712(R4), F5
+	FMOVQ 11728(R4), F3
+	WORD $0x4ea5d4ca // fsub v10.4s, v6.4s, v5.4s
+	WORD $0x4ea3d489 // fsub v9.4s, v4.4s, v3.4s
+	ADD R2, R4, R0
+	FMOVQ 7296(R0), F4
+	FMOVQ 7312(R0), F3
+	WORD $0x4e24d7a8 // fadd v8.4s, v29.4s, v4.4s
+	WORD $0x4e23d787 // fadd v7.4s, v28.4s, v3.4s
+	ADD R2, R4, R0
+	FMOVQ 4128(R0), F6
+	FMOVQ 4144(R0), F4
+	FMOVQ 11680(R4), F5
+	FMOVQ 11696(R4), F3
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ 11776(R4), F5
+	FMOVQ 11792(R4), F3
+	WORD $0x4ea5d4c6 // fsub v6.4s, v6.4s, v5.4s
+	WORD $0x4ea3d485 // fsub v5.4s, v4.4s, v3.4s
+	ADD R2, R4, R0
+	FMOVQ 9408(R0), F4
+	FMOVQ 9424(R0), F3
+	WORD $0x4e24d704 // fadd v4.4s, v24.4s, v4.4s
+	WORD $0x4e23d6e3 // fadd v3.4s, v23.4s, v3.4s
+	WORD $0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
+	WORD $0x4e25d529 // fadd v9.4s, v9.4s, v5.4s
+	WORD $0x4e24d508 // fadd v8.4s, v8.4s, v4.4s
+	WORD $0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD $0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	WORD $0x6e29dd25 // fmul v5.4s, v9.4s, v9.4s
+	WORD $0x6e28dc24 // fmul v4.4s, v1.4s, v8.4s
+	WORD $0x6e27dc03 // fmul v3.4s, v0.4s, v7.4s
+	WORD $0x6ea4e4c6 // fcmgt v6.4s, v6.4s, v4.4s
+	WORD $0x6ea3e4a5 // fcmgt v5.4s, v5.4s, v3.4s
+	WORD $0x6e28fd48 // fdiv v8.4s, v10.4s, v8.4s
+	WORD $0x6e27fd27 // fdiv v7.4s, v9.4s, v7.4s
+	WORD $0x6e2add0a // fmul v10.4s, v8.4s, v10.4s
+	WORD $0x6e29dce9 // fmul v9.4s, v7.4s, v9.4s
+	WORD $0x4ea0a8c3 // cmlt v3.4s, v6.4s, #0
+	WORD $0x6ea31d41 // bit v1.16b, v10.16b, v3.16b
+	WORD $0x4ea0a8a3 // cmlt v3.4s, v5.4s, #0
+	WORD $0x6ea31d20 // bit v0.16b, v9.16b, v3.16b
+	WORD $0x6e221d08 // eor v8.16b, v8.16b, v2.16b
+	WORD $0x6e221ce7 // eor v7.16b, v7.16b, v2.16b
+	FMOVQ 11520(R4), F4
+	FMOVQ 11536(R4), F3
+	WORD $0x4ea0a8c9 // cmlt v9.4s, v6.4s, #0
+	WORD $0x6ea91d04 // bit v4.16b, v8.16b, v9.16b
+	WORD $0x4ea0a8a8 // cmlt v8.4s, v5.4s, #0
+	WORD $0x6ea81ce3 // bit v3.16b, v7.16b, v8.16b
+	FMOVQ F4, 11520(R4)
+	FMOVQ F3, 11536(R4)
+	WORD $0x1e270028 // fmov s8, w1
+	WORD $0x4e040508 // dup v8.4s, v8.s[0]
+	WORD $0x4ea81d07 // mov v7.16b, v8.16b
+	FMOVQ 11584(R4), F4
+	FMOVQ 11600(R4), F3
+	WORD $0x4ea0a8c6 // cmlt v6.4s, v6.4s, #0
+	WORD $0x6ea61d04 // bit v4.16b, v8.16b, v6.16b
+	WORD $0x4ea0a8a5 // cmlt v5.4s, v5.4s, #0
+	WORD $0x6ea51ce3 // bit v3.16b, v7.16b, v5.16b
+	FMOVQ F4, 11584(R4)
+	FMOVQ F3, 11600(R4)
+	ADDW $1, R1, R1
+	ADD R2, R4, R0
+	FMOVQ 3072(R0), F6
+	FMOVQ 3088(R0), F4
+	FMOVQ 11648(R4), F5
+	FMOVQ 11664(R4), F3
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ 11712(R4), F5
+	FMOVQ 11728(R4), F3
+	WORD $0x4ea5d4ca // fsub v10.4s, v6.4s, v5.4s
+	WORD $0x4ea3d489 // fsub v9.4s, v4.4s, v3.4s
+	ADD R2, R4, R0
+	FMOVQ 7296(R0), F4
+	FMOVQ 7312(R0), F3
+	WORD $0x4e24d7a8 // fadd v8.4s, v29.4s, v4.4s
+	WORD $0x4e23d787 // fadd v7.4s, v28.4s, v3.4s
+	ADD R2, R4, R0
+	FMOVQ 4128(R0), F6
+	FMOVQ 4144(R0), F4
+	FMOVQ 11680(R4), F5
+	FMOVQ 11696(R4), F3
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ 11808(R4), F5
+	FMOVQ 11824(R4), F3
+	WORD $0x4ea5d4c6 // fsub v6.4s, v6.4s, v5.4s
+	WORD $0x4ea3d485 // fsub v5.4s, v4.4s, v3.4s
+	ADD R2, R4, R0
+	FMOVQ 10464(R0), F4
+	FMOVQ 10480(R0), F3
+	WORD $0x4e24d6c4 // fadd v4.4s, v22.4s, v4.4s
+	WORD $0x4e23d6a3 // fadd v3.4s, v21.4s, v3.4s
+	WORD $0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
+	WORD $0x4e25d529 // fadd v9.4s, v9.4s, v5.4s
+	WORD $0x4e24d508 // fadd v8.4s, v8.4s, v4.4s
+	WORD $0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD $0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	WORD $0x6e29dd25 // fmul v5.4s, v9.4s, v9.4s
+	WORD $0x6e28dc24 // fmul v4.4s, v1.4s, v8.4s
+	WORD $0x6e27dc03 // fmul v3.4s, v0.4s, v7.4s
+	WORD $0x6ea4e4c6 // fcmgt v6.4s, v6.4s, v4.4s
+	WORD $0x6ea3e4a5 // fcmgt v5.4s, v5.4s, v3.4s
+	WORD $0x6e28fd48 // fdiv v8.4s, v10.4s, v8.4s
+	WORD $0x6e27fd27 // fdiv v7.4s, v9.4s, v7.4s
+	WORD $0x6e2add0a // fmul v10.4s, v8.4s, v10.4s
+	WORD $0x6e29dce9 // fmul v9.4s, v7.4s, v9.4s
+	WORD $0x4ea0a8c3 // cmlt v3.4s, v6.4s, #0
+	WORD $0x6ea31d41 // bit v1.16b, v10.16b, v3.16b
+	WORD $0x4ea0a8a3 // cmlt v3.4s, v5.4s, #0
+	WORD $0x6ea31d20 // bit v0.16b, v9.16b, v3.16b
+	WORD $0x6e221d08 // eor v8.16b, v8.16b, v2.16b
+	WORD $0x6e221ce7 // eor v7.16b, v7.16b, v2.16b
+	FMOVQ 11520(R4), F4
+	FMOVQ 11536(R4), F3
+	WORD $0x4ea0a8c9 // cmlt v9.4s, v6.4s, #0
+	WORD $0x6ea91d04 // bit v4.16b, v8.16b, v9.16b
+	WORD $0x4ea0a8a8 // cmlt v8.4s, v5.4s, #0
+	WORD $0x6ea81ce3 // bit v3.16b, v7.16b, v8.16b
+	FMOVQ F4, 11520(R4)
+	FMOVQ F3, 11536(R4)
+	WORD $0x1e270028 // fmov s8, w1
+	WORD $0x4e040508 // dup v8.4s, v8.s[0]
+	WORD $0x4ea81d07 // mov v7.16b, v8.16b
+	FMOVQ 11584(R4), F4
+	FMOVQ 11600(R4), F3
+	WORD $0x4ea0a8c6 // cmlt v6.4s, v6.4s, #0
+	WORD $0x6ea61d04 // bit v4.16b, v8.16b, v6.16b
+	WORD $0x4ea0a8a5 // cmlt v5.4s, v5.4s, #0
+	WORD $0x6ea51ce3 // bit v3.16b, v7.16b, v5.16b
+	FMOVQ F4, 11584(R4)
+	FMOVQ F3, 11600(R4)
+	ADDW $1, R1, R1
+	ADD R2, R4, R0
+	FMOVQ 3072(R0), F6
+	FMOVQ 3088(R0), F4
+	FMOVQ 11648(R4), F5
+	FMOVQ 11664(R4), F3
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ 11744(R4), F5
+	FMOVQ 11760(R4), F3
+	WORD $0x4ea5d4ca // fsub v10.4s, v6.4s, v5.4s
+	WORD $0x4ea3d489 // fsub v9.4s, v4.4s, v3.4s
+	ADD R2, R4, R0
+	FMOVQ 8352(R0), F4
+	FMOVQ 8368(R0), F3
+	WORD $0x4e24d748 // fadd v8.4s, v26.4s, v4.4s
+	WORD $0x4e23d727 // fadd v7.4s, v25.4s, v3.4s
+	ADD R2, R4, R0
+	FMOVQ 4128(R0), F6
+	FMOVQ 4144(R0), F4
+	FMOVQ 11680(R4), F5
+	FMOVQ 11696(R4), F3
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ 11776(R4), F5
+	FMOVQ 11792(R4), F3
+	WORD $0x4ea5d4c6 // fsub v6.4s, v6.4s, v5.4s
+	WORD $0x4ea3d485 // fsub v5.4s, v4.4s, v3.4s
+	ADD R2, R4, R0
+	FMOVQ 9408(R0), F4
+	FMOVQ 9424(R0), F3
+	WORD $0x4e24d704 // fadd v4.4s, v24.4s, v4.4s
+	WORD $0x4e23d6e3 // fadd v3.4s, v23.4s, v3.4s
+	WORD $0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
+	WORD $0x4e25d529 // fadd v9.4s, v9.4s, v5.4s
+	WORD $0x4e24d508 // fadd v8.4s, v8.4s, v4.4s
+	WORD $0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD $0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	WORD $0x6e29dd25 // fmul v5.4s, v9.4s, v9.4s
+	WORD $0x6e28dc24 // fmul v4.4s, v1.4s, v8.4s
+	WORD $0x6e27dc03 // fmul v3.4s, v0.4s, v7.4s
+	WORD $0x6ea4e4c6 // fcmgt v6.4s, v6.4s, v4.4s
+	WORD $0x6ea3e4a5 // fcmgt v5.4s, v5.4s, v3.4s
+	WORD $0x6e28fd48 // fdiv v8.4s, v10.4s, v8.4s
+	WORD $0x6e27fd27 // fdiv v7.4s, v9.4s, v7.4s
+	WORD $0x6e2add0a // fmul v10.4s, v8.4s, v10.4s
+	WORD $0x6e29dce9 // fmul v9.4s, v7.4s, v9.4s
+	WORD $0x4ea0a8c3 // cmlt v3.4s, v6.4s, #0
+	WORD $0x6ea31d41 // bit v1.16b, v10.16b, v3.16b
+	WORD $0x4ea0a8a3 // cmlt v3.4s, v5.4s, #0
+	WORD $0x6ea31d20 // bit v0.16b, v9.16b, v3.16b
+	WORD $0x6e221d08 // eor v8.16b, v8.16b, v2.16b
+	WORD $0x6e221ce7 // eor v7.16b, v7.16b, v2.16b
+	FMOVQ 11520(R4), F4
+	FMOVQ 11536(R4), F3
+	WORD $0x4ea0a8c9 // cmlt v9.4s, v6.4s, #0
+	WORD $0x6ea91d04 // bit v4.16b, v8.16b, v9.16b
+	WORD $0x4ea0a8a8 // cmlt v8.4s, v5.4s, #0
+	WORD $0x6ea81ce3 // bit v3.16b, v7.16b, v8.16b
+	FMOVQ F4, 11520(R4)
+	FMOVQ F3, 11536(R4)
+	WORD $0x1e270028 // fmov s8, w1
+	WORD $0x4e040508 // dup v8.4s, v8.s[0]
+	WORD $0x4ea81d07 // mov v7.16b, v8.16b
+	FMOVQ 11584(R4), F4
+	FMOVQ 11600(R4), F3
+	WORD $0x4ea0a8c6 // cmlt v6.4s, v6.4s, #0
+	WORD $0x6ea61d04 // bit v4.16b, v8.16b, v6.16b
+	WORD $0x4ea0a8a5 // cmlt v5.4s, v5.4s, #0
+	WORD $0x6ea51ce3 // bit v3.16b, v7.16b, v5.16b
+	FMOVQ F4, 11584(R4)
+	FMOVQ F3, 11600(R4)
+	ADDW $1, R1, R1
+	ADD R2, R4, R0
+	FMOVQ 3072(R0), F6
+	FMOVQ 3088(R0), F4
+	FMOVQ 11648(R4), F5
+	FMOVQ 11664(R4), F3
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ 11744(R4), F5
+	FMOVQ 11760(R4), F3
+	WORD $0x4ea5d4ca // fsub v10.4s, v6.4s, v5.4s
+	WORD $0x4ea3d489 // fsub v9.4s, v4.4s, v3.4s
+	ADD R2, R4, R0
+	FMOVQ 8352(R0), F4
+	FMOVQ 8368(R0), F3
+	WORD $0x4e24d748 // fadd v8.4s, v26.4s, v4.4s
+	WORD $0x4e23d727 // fadd v7.4s, v25.4s, v3.4s
+	ADD R2, R4, R0
+	FMOVQ 4128(R0), F6
+	FMOVQ 4144(R0), F4
+	FMOVQ 11680(R4), F5
+	FMOVQ 11696(R4), F3
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ 11808(R4), F5
+	FMOVQ 11824(R4), F3
+	WORD $0x4ea5d4c6 // fsub v6.4s, v6.4s, v5.4s
+	WORD $0x4ea3d485 // fsub v5.4s, v4.4s, v3.4s
+	ADD R2, R4, R0
+	FMOVQ 10464(R0), F4
+	FMOVQ 10480(R0), F3
+	WORD $0x4e24d6c4 // fadd v4.4s, v22.4s, v4.4s
+	WORD $0x4e23d6a3 // fadd v3.4s, v21.4s, v3.4s
+	WORD $0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
+	WORD $0x4e25d529 // fadd v9.4s, v9.4s, v5.4s
+	WORD $0x4e24d508 // fadd v8.4s, v8.4s, v4.4s
+	WORD $0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD $0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	WORD $0x6e29dd25 // fmul v5.4s, v9.4s, v9.4s
+	WORD $0x6e28dc24 // fmul v4.4s, v1.4s, v8.4s
+	WORD $0x6e27dc03 // fmul v3.4s, v0.4s, v7.4s
+	WORD $0x6ea4e4c6 // fcmgt v6.4s, v6.4s, v4.4s
+	WORD $0x6ea3e4a5 // fcmgt v5.4s, v5.4s, v3.4s
+	WORD $0x6e28fd48 // fdiv v8.4s, v10.4s, v8.4s
+	WORD $0x6e27fd27 // fdiv v7.4s, v9.4s, v7.4s
+	WORD $0x6e2add0a // fmul v10.4s, v8.4s, v10.4s
+	WORD $0x6e29dce9 // fmul v9.4s, v7.4s, v9.4s
+	WORD $0x4ea0a8c3 // cmlt v3.4s, v6.4s, #0
+	WORD $0x6ea31d41 // bit v1.16b, v10.16b, v3.16b
+	WORD $0x4ea0a8a3 // cmlt v3.4s, v5.4s, #0
+	WORD $0x6ea31d20 // bit v0.16b, v9.16b, v3.16b
+	WORD $0x6e221d08 // eor v8.16b, v8.16b, v2.16b
+	WORD $0x6e221ce7 // eor v7.16b, v7.16b, v2.16b
+	FMOVQ 11520(R4), F4
+	FMOVQ 11536(R4), F3
+	WORD $0x4ea0a8c9 // cmlt v9.4s, v6.4s, #0
+	WORD $0x6ea91d04 // bit v4.16b, v8.16b, v9.16b
+	WORD $0x4ea0a8a8 // cmlt v8.4s, v5.4s, #0
+	WORD $0x6ea81ce3 // bit v3.16b, v7.16b, v8.16b
+	FMOVQ F4, 11520(R4)
+	FMOVQ F3, 11536(R4)
+	WORD $0x1e270028 // fmov s8, w1
+	WORD $0x4e040508 // dup v8.4s, v8.s[0]
+	WORD $0x4ea81d07 // mov v7.16b, v8.16b
+	FMOVQ 11584(R4), F4
+	FMOVQ 11600(R4), F3
+	WORD $0x4ea0a8c6 // cmlt v6.4s, v6.4s, #0
+	WORD $0x6ea61d04 // bit v4.16b, v8.16b, v6.16b
+	WORD $0x4ea0a8a5 // cmlt v5.4s, v5.4s, #0
+	WORD $0x6ea51ce3 // bit v3.16b, v7.16b, v5.16b
+	FMOVQ F4, 11584(R4)
+	FMOVQ F3, 11600(R4)
+	JMP splitScan16SIMDNext
+
+// func splitKeysSIMD(s *float32, runs int)
+TEXT ·splitKeysSIMD(SB), NOSPLIT, $0-16
+	MOVD $0xffe0, R0
+	WORD $0x4e040c00 // dup v0.4s, w0
+	MOVD s+0(FP), R1
+	MOVD runs+8(FP), R2
+	WORD $0x4f00042c // movi v12.4s, #0x1
+	FMOVQ 11584(R1), F11
+	FMOVQ 11600(R1), F10
+	WORD $0x4e201d69 // and v9.16b, v11.16b, v0.16b
+	WORD $0x4e201d48 // and v8.16b, v10.16b, v0.16b
+	WORD $0x6f30056b // ushr v11.4s, v11.4s, #16
+	WORD $0x6f30054a // ushr v10.4s, v10.4s, #16
+	WORD $0x6eac856b // sub v11.4s, v11.4s, v12.4s
+	WORD $0x6eac854a // sub v10.4s, v10.4s, v12.4s
+	WORD $0x6eac8529 // sub v9.4s, v9.4s, v12.4s
+	WORD $0x6eac8508 // sub v8.4s, v8.4s, v12.4s
+	FMOVQ 11520(R1), F7
+	FMOVQ 11536(R1), F6
+	WORD $0x4f2104e7 // sshr v7.4s, v7.4s, #31
+	WORD $0x4f2104c6 // sshr v6.4s, v6.4s, #31
+	MOVD R1, R0
+
+splitKeysSIMDRun:
+	WORD $0x4f000405 // movi v5.4s, #0x0
+	WORD $0x4f000404 // movi v4.4s, #0x0
+	FMOVQ 2048(R1), F1
+	FMOVQ 2064(R1), F0
+	WORD $0x4eab3423 // cmgt v3.4s, v1.4s, v11.4s
+	WORD $0x4eaa3402 // cmgt v2.4s, v0.4s, v10.4s
+	WORD $0x4ea93421 // cmgt v1.4s, v1.4s, v9.4s
+	WORD $0x4ea83400 // cmgt v0.4s, v0.4s, v8.4s
+	WORD $0x4ea18463 // add v3.4s, v3.4s, v1.4s
+	WORD $0x4ea08442 // add v2.4s, v2.4s, v0.4s
+	WORD $0x4eac8463 // add v3.4s, v3.4s, v12.4s
+	WORD $0x4eac8442 // add v2.4s, v2.4s, v12.4s
+	WORD $0x6e271c63 // eor v3.16b, v3.16b, v7.16b
+	WORD $0x6e261c42 // eor v2.16b, v2.16b, v6.16b
+	WORD $0x6ea78463 // sub v3.4s, v3.4s, v7.4s
+	WORD $0x6ea68442 // sub v2.4s, v2.4s, v6.4s
+	WORD $0x6ea38583 // sub v3.4s, v12.4s, v3.4s
+	WORD $0x6ea28582 // sub v2.4s, v12.4s, v2.4s
+	WORD $0x4ea31ca5 // orr v5.16b, v5.16b, v3.16b
+	WORD $0x4ea21c84 // orr v4.16b, v4.16b, v2.16b
+	FMOVQ 2080(R1), F1
+	FMOVQ 2096(R1), F0
+	WORD $0x4eab3423 // cmgt v3.4s, v1.4s, v11.4s
+	WORD $0x4eaa3402 // cmgt v2.4s, v0.4s, v10.4s
+	WORD $0x4ea93421 // cmgt v1.4s, v1.4s, v9.4s
+	WORD $0x4ea83400 // cmgt v0.4s, v0.4s, v8.4s
+	WORD $0x4ea18463 // add v3.4s, v3.4s, v1.4s
+	WORD $0x4ea08442 // add v2.4s, v2.4s, v0.4s
+	WORD $0x4eac8463 // add v3.4s, v3.4s, v12.4s
+	WORD $0x4eac8442 // add v2.4s, v2.4s, v12.4s
+	WORD $0x6e271c63 // eor v3.16b, v3.16b, v7.16b
+	WORD $0x6e261c42 // eor v2.16b, v2.16b, v6.16b
+	WORD $0x6ea78463 // sub v3.4s, v3.4s, v7.4s
+	WORD $0x6ea68442 // sub v2.4s, v2.4s, v6.4s
+	WORD $0x6ea38583 // sub v3.4s, v12.4s, v3.4s
+	WORD $0x6ea28582 // sub v2.4s, v12.4s, v2.4s
+	WORD $0x4f225463 // shl v3.4s, v3.4s, #2
+	WORD $0x4f225442 // shl v2.4s, v2.4s, #2
+	WORD $0x4ea31ca5 // orr v5.16b, v5.16b, v3.16b
+	WORD $0x4ea21c84 // orr v4.16b, v4.16b, v2.16b
+	FMOVQ 2112(R1), F1
+	FMOVQ 2128(R1), F0
+	WORD $0x4eab3423 // cmgt v3.4s, v1.4s, v11.4s
+	WORD $0x4eaa3402 // cmgt v2.4s, v0.4s, v10.4s
+	WORD $0x4ea93421 // cmgt v1.4s, v1.4s, v9.4s
+	WORD $0x4ea83400 // cmgt v0.4s, v0.4s, v8.4s
+	WORD $0x4ea18463 // add v3.4s, v3.4s, v1.4s
+	WORD $0x4ea08442 // add v2.4s, v2.4s, v0.4s
+	WORD $0x4eac8463 // add v3.4s, v3.4s, v12.4s
+	WORD $0x4eac8442 // add v2.4s, v2.4s, v12.4s
+	WORD $0x6e271c63 // eor v3.16b, v3.16b, v7.16b
+	WORD $0x6e261c42 // eor v2.16b, v2.16b, v6.16b
+	WORD $0x6ea78463 // sub v3.4s, v3.4s, v7.4s
+	WORD $0x6ea68442 // sub v2.4s, v2.4s, v6.4s
+	WORD $0x6ea38583 // sub v3.4s, v12.4s, v3.4s
+	WORD $0x6ea28582 // sub v2.4s, v12.4s, v2.4s
+	WORD $0x4f245463 // shl v3.4s, v3.4s, #4
+	WORD $0x4f245442 // shl v2.4s, v2.4s, #4
+	WORD $0x4ea31ca5 // orr v5.16b, v5.16b, v3.16b
+	WORD $0x4ea21c84 // orr v4.16b, v4.16b, v2.16b
+	FMOVQ 2144(R1), F1
+	FMOVQ 2160(R1), F0
+	WORD $0x4eab3423 // cmgt v3.4s, v1.4s, v11.4s
+	WORD $0x4eaa3402 // cmgt v2.4s, v0.4s, v10.4s
+	WORD $0x4ea93421 // cmgt v1.4s, v1.4s, v9.4s
+	WORD $0x4ea83400 // cmgt v0.4s, v0.4s, v8.4s
+	WORD $0x4ea18463 // add v3.4s, v3.4s, v1.4s
+	WORD $0x4ea08442 // add v2.4s, v2.4s, v0.4s
+	WORD $0x4eac8463 // add v3.4s, v3.4s, v12.4s
+	WORD $0x4eac8442 // add v2.4s, v2.4s, v12.4s
+	WORD $0x6e271c63 // eor v3.16b, v3.16b, v7.16b
+	WORD $0x6e261c42 // eor v2.16b, v2.16b, v6.16b
+	WORD $0x6ea78463 // sub v3.4s, v3.4s, v7.4s
+	WORD $0x6ea68442 // sub v2.4s, v2.4s, v6.4s
+	WORD $0x6ea38583 // sub v3.4s, v12.4s, v3.4s
+	WORD $0x6ea28582 // sub v2.4s, v12.4s, v2.4s
+	WORD $0x4f265463 // shl v3.4s, v3.4s, #6
+	WORD $0x4f265442 // shl v2.4s, v2.4s, #6
+	WORD $0x4ea31ca5 // orr v5.16b, v5.16b, v3.16b
+	WORD $0x4ea21c84 // orr v4.16b, v4.16b, v2.16b
+	FMOVQ 2176(R1), F1
+	FMOVQ 2192(R1), F0
+	WORD $0x4eab3423 // cmgt v3.4s, v1.4s, v11.4s
+	WORD $0x4eaa3402 // cmgt v2.4s, v0.4s, v10.4s
+	WORD $0x4ea93421 // cmgt v1.4s, v1.4s, v9.4s
+	WORD $0x4ea83400 // cmgt v0.4s, v0.4s, v8.4s
+	WORD $0x4ea18463 // add v3.4s, v3.4s, v1.4s
+	WORD $0x4ea08442 // add v2.4s, v2.4s, v0.4s
+	WORD $0x4eac8463 // add v3.4s, v3.4s, v12.4s
+	WORD $0x4eac8442 // add v2.4s, v2.4s, v12.4s
+	WORD $0x6e271c63 // eor v3.16b, v3.16b, v7.16b
+	WORD $0x6e261c42 // eor v2.16b, v2.16b, v6.16b
+	WORD $0x6ea78463 // sub v3.4s, v3.4s, v7.4s
+	WORD $0x6ea68442 // sub v2.4s, v2.4s, v6.4s
+	WORD $0x6ea38583 // sub v3.4s, v12.4s, v3.4s
+	WORD $0x6ea28582 // sub v2.4s, v12.4s, v2.4s
+	WORD $0x4f285463 // shl v3.4s, v3.4s, #8
+	WORD $0x4f285442 // shl v2.4s, v2.4s, #8
+	WORD $0x4ea31ca5 // orr v5.16b, v5.16b, v3.16b
+	WORD $0x4ea21c84 // orr v4.16b, v4.16b, v2.16b
+	FMOVQ 2208(R1), F1
+	FMOVQ 2224(R1), F0
+	WORD $0x4eab3423 // cmgt v3.4s, v1.4s, v11.4s
+	WORD $0x4eaa3402 // cmgt v2.4s, v0.4s, v10.4s
+	WORD $0x4ea93421 // cmgt v1.4s, v1.4s, v9.4s
+	WORD $0x4ea83400 // cmgt v0.4s, v0.4s, v8.4s
+	WORD $0x4ea18463 // add v3.4s, v3.4s, v1.4s
+	WORD $0x4ea08442 // add v2.4s, v2.4s, v0.4s
+	WORD $0x4eac8463 // add v3.4s, v3.4s, v12.4s
+	WORD $0x4eac8442 // add v2.4s, v2.4s, v12.4s
+	WORD $0x6e271c63 // eor v3.16b, v3.16b, v7.16b
+	WORD $0x6e261c42 // eor v2.16b, v2.16b, v6.16b
+	WORD $0x6ea78463 // sub v3.4s, v3.4s, v7.4s
+	WORD $0x6ea68442 // sub v2.4s, v2.4s, v6.4s
+	WORD $0x6ea38583 // sub v3.4s, v12.4s, v3.4s
+	WORD $0x6ea28582 // sub v2.4s, v12.4s, v2.4s
+	WORD $0x4f2a5463 // shl v3.4s, v3.4s, #10
+	WORD $0x4f2a5442 // shl v2.4s, v2.4s, #10
+	WORD $0x4ea31ca5 // orr v5.16b, v5.16b, v3.16b
+	WORD $0x4ea21c84 // orr v4.16b, v4.16b, v2.16b
+	FMOVQ 2240(R1), F1
+	FMOVQ 2256(R1), F0
+	WORD $0x4eab3423 // cmgt v3.4s, v1.4s, v11.4s
+	WORD $0x4eaa3402 // cmgt v2.4s, v0.4s, v10.4s
+	WORD $0x4ea93421 // cmgt v1.4s, v1.4s, v9.4s
+	WORD $0x4ea83400 // cmgt v0.4s, v0.4s, v8.4s
+	WORD $0x4ea18463 // add v3.4s, v3.4s, v1.4s
+	WORD $0x4ea08442 // add v2.4s, v2.4s, v0.4s
+	WORD $0x4eac8463 // add v3.4s, v3.4s, v12.4s
+	WORD $0x4eac8442 // add v2.4s, v2.4s, v12.4s
+	WORD $0x6e271c63 // eor v3.16b, v3.16b, v7.16b
+	WORD $0x6e261c42 // eor v2.16b, v2.16b, v6.16b
+	WORD $0x6ea78463 // sub v3.4s, v3.4s, v7.4s
+	WORD $0x6ea68442 // sub v2.4s, v2.4s, v6.4s
+	WORD $0x6ea38583 // sub v3.4s, v12.4s, v3.4s
+	WORD $0x6ea28582 // sub v2.4s, v12.4s, v2.4s
+	WORD $0x4f2c5463 // shl v3.4s, v3.4s, #12
+	WORD $0x4f2c5442 // shl v2.4s, v2.4s, #12
+	WORD $0x4ea31ca5 // orr v5.16b, v5.16b, v3.16b
+	WORD $0x4ea21c84 // orr v4.16b, v4.16b, v2.16b
+	FMOVQ 2272(R1), F1
+	FMOVQ 2288(R1), F0
+	WORD $0x4eab3423 // cmgt v3.4s, v1.4s, v11.4s
+	WORD $0x4eaa3402 // cmgt v2.4s, v0.4s, v10.4s
+	WORD $0x4ea93421 // cmgt v1.4s, v1.4s, v9.4s
+	WORD $0x4ea83400 // cmgt v0.4s, v0.4s, v8.4s
+	WORD $0x4ea18463 // add v3.4s, v3.4s, v1.4s
+	WORD $0x4ea08442 // add v2.4s, v2.4s, v0.4s
+	WORD $0x4eac8463 // add v3.4s, v3.4s, v12.4s
+	WORD $0x4eac8442 // add v2.4s, v2.4s, v12.4s
+	WORD $0x6e271c63 // eor v3.16b, v3.16b, v7.16b
+	WORD $0x6e261c42 // eor v2.16b, v2.16b, v6.16b
+	WORD $0x6ea78463 // sub v3.4s, v3.4s, v7.4s
+	WORD $0x6ea68442 // sub v2.4s, v2.4s, v6.4s
+	WORD $0x6ea38583 // sub v3.4s, v12.4s, v3.4s
+	WORD $0x6ea28582 // sub v2.4s, v12.4s, v2.4s
+	WORD $0x4f2e5463 // shl v3.4s, v3.4s, #14
+	WORD $0x4f2e5442 // shl v2.4s, v2.4s, #14
+	WORD $0x4ea31ca5 // orr v5.16b, v5.16b, v3.16b
+	WORD $0x4ea21c84 // orr v4.16b, v4.16b, v2.16b
+	FMOVQ F5, 11840(R0)
+	FMOVQ F4, 11856(R0)
+	ADD $256, R1, R1
+	ADD $32, R0, R0
+	SUBS $1, R2, R2
+	BNE splitKeysSIMDRun
+	RET
+
+// func nearestRunSIMD(list *uint16, groups int, x *float32, w *float32, levels *[4]float32) int
+TEXT ·nearestRunSIMD(SB), NOSPLIT, $0-48
+	WORD $0x4f00046a // movi v10.4s, #0x3
+	MOVD $0x4040404, R0
+	WORD $0x4e040c09 // dup v9.4s, w0
+	MOVD $0x3020100, R0
+	WORD $0x4e040c08 // dup v8.4s, w0
+	MOVD $-0x7fbfdfeff7fbfdff, R0
+	WORD $0x4e080c03 // dup v3.2d, x0
+	WORD $0x4f0004e2 // movi v2.4s, #0x7
+	MOVD list+0(FP), R5
+	MOVD groups+8(FP), R4
+	MOVD x+16(FP), R3
+	MOVD w+24(FP), R2
+	MOVD levels+32(FP), R1
+	VLD1R (R1), [V1.S4]
+	WORD $0x4ea11c20 // mov v0.16b, v1.16b
+	FLDPQ (R3), (F5, F4)
+	WORD $0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD $0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
+	FLDPQ (R2), (F5, F4)
+	WORD $0x6e25dc27 // fmul v7.4s, v1.4s, v5.4s
+	WORD $0x6e24dc06 // fmul v6.4s, v0.4s, v4.4s
+	WORD $0x6e21dce7 // fmul v7.4s, v7.4s, v1.4s
+	WORD $0x6e20dcc6 // fmul v6.4s, v6.4s, v0.4s
+	ADD $4, R1, R0
+	VLD1R (R0), [V1.S4]
+	WORD $0x4ea11c20 // mov v0.16b, v1.16b
+	FLDPQ (R3), (F5, F4)
+	WORD $0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD $0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
+	FLDPQ (R2), (F5, F4)
+	WORD $0x6e25dc25 // fmul v5.4s, v1.4s, v5.4s
+	WORD $0x6e24dc04 // fmul v4.4s, v0.4s, v4.4s
+	WORD $0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD $0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	ADD $8, R1, R0
+	VLD1R (R0), [V12.S4]
+	WORD $0x4eac1d8b // mov v11.16b, v12.16b
+	FLDPQ (R3), (F1, F0)
+	WORD $0x4ea1d58c // fsub v12.4s, v12.4s, v1.4s
+	WORD $0x4ea0d56b // fsub v11.4s, v11.4s, v0.4s
+	FLDPQ (R2), (F1, F0)
+	WORD $0x6e21dd81 // fmul v1.4s, v12.4s, v1.4s
+	WORD $0x6e20dd60 // fmul v0.4s, v11.4s, v0.4s
+	WORD $0x6e2cdc21 // fmul v1.4s, v1.4s, v12.4s
+	WORD $0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
+	WORD $0x4e8538ee // zip1 v14.4s, v7.4s, v5.4s
+	WORD $0x4e8438cc // zip1 v12.4s, v6.4s, v4.4s
+	WORD $0x4e81382d // zip1 v13.4s, v1.4s, v1.4s
+	WORD $0x4e80380b // zip1 v11.4s, v0.4s, v0.4s
+	WORD $0x4ecd39d8 // zip1 v24.2d, v14.2d, v13.2d
+	WORD $0x4ecb3997 // zip1 v23.2d, v12.2d, v11.2d
+	WORD $0x4ecd79d6 // zip2 v22.2d, v14.2d, v13.2d
+	WORD $0x4ecb7995 // zip2 v21.2d, v12.2d, v11.2d
+	WORD $0x4e8578e5 // zip2 v5.4s, v7.4s, v5.4s
+	WORD $0x4e8478c4 // zip2 v4.4s, v6.4s, v4.4s
+	WORD $0x4e817821 // zip2 v1.4s, v1.4s, v1.4s
+	WORD $0x4e807800 // zip2 v0.4s, v0.4s, v0.4s
+	WORD $0x4ec138b4 // zip1 v20.2d, v5.2d, v1.2d
+	WORD $0x4ec03893 // zip1 v19.2d, v4.2d, v0.2d
+	WORD $0x4ec178b2 // zip2 v18.2d, v5.2d, v1.2d
+	WORD $0x4ec07891 // zip2 v17.2d, v4.2d, v0.2d
+	WORD $0x4f000430 // movi v16.4s, #0x1
+	MOVD $0x7f7fffff, R0
+	WORD $0x4e040c05 // dup v5.4s, w0
+	WORD $0x4ea51ca4 // mov v4.16b, v5.16b
+	WORD $0x4f000400 // movi v0.4s, #0x0
+	WORD $0x4f000401 // movi v1.4s, #0x0
+	WORD $0x4f00040f // movi v15.4s, #0x0
+
+nearestRunSIMDGroup:
+	FMOVQ (R5), F6
+	WORD $0x2f10a4ce // uxtl v14.4s, v6.4h
+	WORD $0x6f10a4cd // uxtl2 v13.4s, v6.8h
+	WORD $0x4e2a1dc6 // and v6.16b, v14.16b, v10.16b
+	WORD $0x4ea99cc6 // mul v6.4s, v6.4s, v9.4s
+	WORD $0x4ea884c6 // add v6.4s, v6.4s, v8.4s
+	WORD $0x4e06030c // tbl v12.16b, {v24.16b}, v6.16b
+	WORD $0x4e2a1da6 // and v6.16b, v13.16b, v10.16b
+	WORD $0x4ea99cc6 // mul v6.4s, v6.4s, v9.4s
+	WORD $0x4ea884c6 // add v6.4s, v6.4s, v8.4s
+	WORD $0x4e06030b // tbl v11.16b, {v24.16b}, v6.16b
+	WORD $0x6f3e05ce // ushr v14.4s, v14.4s, #2
+	WORD $0x6f3e05ad // ushr v13.4s, v13.4s, #2
+	WORD $0x4e2a1dc6 // and v6.16b, v14.16b, v10.16b
+	WORD $0x4ea99cc6 // mul v6.4s, v6.4s, v9.4s
+	WORD $0x4ea884c6 // add v6.4s, v6.4s, v8.4s
+	WORD $0x4e0602c7 // tbl v7.16b, {v22.16b}, v6.16b
+	WORD $0x4e2a1da6 // and v6.16b, v13.16b, v10.16b
+	WORD $0x4ea99cc6 // mul v6.4s, v6.4s, v9.4s
+	WORD $0x4ea884c6 // add v6.4s, v6.4s, v8.4s
+	WORD $0x4e0602c6 // tbl v6.16b, {v22.16b}, v6.16b
+	WORD $0x4e27d58c // fadd v12.4s, v12.4s, v7.4s
+	WORD $0x4e26d56b // fadd v11.4s, v11.4s, v6.4s
+	WORD $0x6f3e05ce // ushr v14.4s, v14.4s, #2
+	WORD $0x6f3e05ad // ushr v13.4s, v13.4s, #2
+	WORD $0x4e2a1dc6 // and v6.16b, v14.16b, v10.16b
+	WORD $0x4ea99cc6 // mul v6.4s, v6.4s, v9.4s
+	WORD $0x4ea884c6 // add v6.4s, v6.4s, v8.4s
+	WORD $0x4e060287 // tbl v7.16b, {v20.16b}, v6.16b
+	WORD $0x4e2a1da6 // and v6.16b, v13.16b, v10.16b
+	WORD $0x4ea99cc6 // mul v6.4s, v6.4s, v9.4s
+	WORD $0x4ea884c6 // add v6.4s, v6.4s, v8.4s
+	WORD $0x4e060286 // tbl v6.16b, {v20.16b}, v6.16b
+	WORD $0x4e27d58c // fadd v12.4s, v12.4s, v7.4s
+	WORD $0x4e26d56b // fadd v11.4s, v11.4s, v6.4s
+	WORD $0x6f3e05ce // ushr v14.4s, v14.4s, #2
+	WORD $0x6f3e05ad // ushr v13.4s, v13.4s, #2
+	WORD $0x4e2a1dc6 // and v6.16b, v14.16b, v10.16b
+	WORD $0x4ea99cc6 // mul v6.4s, v6.4s, v9.4s
+	WORD $0x4ea884c6 // add v6.4s, v6.4s, v8.4s
+	WORD $0x4e060247 // tbl v7.16b, {v18.16b}, v6.16b
+	WORD $0x4e2a1da6 // and v6.16b, v13.16b, v10.16b
+	WORD $0x4ea99cc6 // mul v6.4s, v6.4s, v9.4s
+	WORD $0x4ea884c6 // add v6.4s, v6.4s, v8.4s
+	WORD $0x4e060246 // tbl v6.16b, {v18.16b}, v6.16b
+	WORD $0x4e27d58c // fadd v12.4s, v12.4s, v7.4s
+	WORD $0x4e26d56b // fadd v11.4s, v11.4s, v6.4s
+	WORD $0x6f3e05ce // ushr v14.4s, v14.4s, #2
+	WORD $0x6f3e05ad // ushr v13.4s, v13.4s, #2
+	WORD $0x4e2a1dc6 // and v6.16b, v14.16b, v10.16b
+	WORD $0x4ea99cc6 // mul v6.4s, v6.4s, v9.4s
+	WORD $0x4ea884c6 // add v6.4s, v6.4s, v8.4s
+	WORD $0x4e0602e7 // tbl v7.16b, {v23.16b}, v6.16b
+	WORD $0x4e2a1da6 // and v6.16b, v13.16b, v10.16b
+	WORD $0x4ea99cc6 // mul v6.4s, v6.4s, v9.4s
+	WORD $0x4ea884c6 // add v6.4s, v6.4s, v8.4s
+	WORD $0x4e0602e6 // tbl v6.16b, {v23.16b}, v6.16b
+	WORD $0x4e27d58c // fadd v12.4s, v12.4s, v7.4s
+	WORD $0x4e26d56b // fadd v11.4s, v11.4s, v6.4s
+	WORD $0x6f3e05ce // ushr v14.4s, v14.4s, #2
+	WORD $0x6f3e05ad // ushr v13.4s, v13.4s, #2
+	WORD $0x4e2a1dc6 // and v6.16b, v14.16b, v10.16b
+	WORD $0x4ea99cc6 // mul v6.4s, v6.4s, v9.4s
+	WORD $0x4ea884c6 // add v6.4s, v6.4s, v8.4s
+	WORD $0x4e0602a7 // tbl v7.16b, {v21.16b}, v6.16b
+	WORD $0x4e2a1da6 // and v6.16b, v13.16b, v10.16b
+	WORD $0x4ea99cc6 // mul v6.4s, v6.4s, v9.4s
+	WORD $0x4ea884c6 // add v6.4s, v6.4s, v8.4s
+	WORD $0x4e0602a6 // tbl v6.16b, {v21.16b}, v6.16b
+	WORD $0x4e27d58c // fadd v12.4s, v12.4s, v7.4s
+	WORD $0x4e26d56b // fadd v11.4s, v11.4s, v6.4s
+	WORD $0x6f3e05ce // ushr v14.4s, v14.4s, #2
+	WORD $0x6f3e05ad // ushr v13.4s, v13.4s, #2
+	WORD $0x4e2a1dc6 // and v6.16b, v14.16b, v10.16b
+	WORD $0x4ea99cc6 // mul v6.4s, v6.4s, v9.4s
+	WORD $0x4ea884c6 // add v6.4s, v6.4s, v8.4s
+	WORD $0x4e060267 // tbl v7.16b, {v19.16b}, v6.16b
+	WORD $0x4e2a1da6 // and v6.16b, v13.16b, v10.16b
+	WORD $0x4ea99cc6 // mul v6.4s, v6.4s, v9.4s
+	WORD $0x4ea884c6 // add v6.4s, v6.4s, v8.4s
+	WORD $0x4e060266 // tbl v6.16b, {v19.16b}, v6.16b
+	WORD $0x4e27d58c // fadd v12.4s, v12.4s, v7.4s
+	WORD $0x4e26d56b // fadd v11.4s, v11.4s, v6.4s
+	WORD $0x6f3e05ce // ushr v14.4s, v14.4s, #2
+	WORD $0x6f3e05ad // ushr v13.4s, v13.4s, #2
+	WORD $0x4e2a1dc6 // and v6.16b, v14.16b, v10.16b
+	WORD $0x4ea99cc6 // mul v6.4s, v6.4s, v9.4s
+	WORD $0x4ea884c6 // add v6.4s, v6.4s, v8.4s
+	WORD $0x4e060226 // tbl v6.16b, {v17.16b}, v6.16b
+	WORD $0x4e2a1da7 // and v7.16b, v13.16b, v10.16b
+	WORD $0x4ea99ce7 // mul v7.4s, v7.4s, v9.4s
+	WORD $0x4ea884e7 // add v7.4s, v7.4s, v8.4s
+	WORD $0x4e070227 // tbl v7.16b, {v17.16b}, v7.16b
+	WORD $0x4e26d58c // fadd v12.4s, v12.4s, v6.4s
+	WORD $0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
+	WORD $0x6eace4ae // fcmgt v14.4s, v5.4s, v12.4s
+	WORD $0x6eabe48d // fcmgt v13.4s, v4.4s, v11.4s
+	WORD $0x6eace4a6 // fcmgt v6.4s, v5.4s, v12.4s
+	WORD $0x6ea61d85 // bit v5.16b, v12.16b, v6.16b
+	WORD $0x6eabe486 // fcmgt v6.4s, v4.4s, v11.4s
+	WORD $0x6ea61d64 // bit v4.16b, v11.16b, v6.16b
+	WORD $0x4ea0a9c6 // cmlt v6.4s, v14.4s, #0
+	WORD $0x6ea61de0 // bit v0.16b, v15.16b, v6.16b
+	WORD $0x4ea0a9a6 // cmlt v6.4s, v13.4s, #0
+	WORD $0x6ea61de1 // bit v1.16b, v15.16b, v6.16b
+	WORD $0x4eb085ef // add v15.4s, v15.4s, v16.4s
+	ADD $16, R5, R5
+	SUBS $1, R4, R4
+	BNE nearestRunSIMDGroup
+	WORD $0x4ea51cac // mov v12.16b, v5.16b
+	WORD $0x4ea41c8b // mov v11.16b, v4.16b
+	WORD $0x4ea41c8a // mov v10.16b, v4.16b
+	WORD $0x4ea51ca7 // mov v7.16b, v5.16b
+	WORD $0x6ea5e546 // fcmgt v6.4s, v10.4s, v5.4s
+	WORD $0x6ee61d45 // bif v5.16b, v10.16b, v6.16b
+	WORD $0x6ea4e4e6 // fcmgt v6.4s, v7.4s, v4.4s
+	WORD $0x6ee61ce4 // bif v4.16b, v7.16b, v6.16b
+	WORD $0x6e0540aa // ext v10.16b, v5.16b, v5.16b, #8
+	WORD $0x6e044087 // ext v7.16b, v4.16b, v4.16b, #8
+	WORD $0x6ea5e546 // fcmgt v6.4s, v10.4s, v5.4s
+	WORD $0x6ee61d45 // bif v5.16b, v10.16b, v6.16b
+	WORD $0x6ea4e4e6 // fcmgt v6.4s, v7.4s, v4.4s
+	WORD $0x6ee61ce4 // bif v4.16b, v7.16b, v6.16b
+	WORD $0x4ea008aa // rev64 v10.4s, v5.4s
+	WORD $0x4ea00887 // rev64 v7.4s, v4.4s
+	WORD $0x6ea5e546 // fcmgt v6.4s, v10.4s, v5.4s
+	WORD $0x6ee61d45 // bif v5.16b, v10.16b, v6.16b
+	WORD $0x6ea4e4e6 // fcmgt v6.4s, v7.4s, v4.4s
+	WORD $0x6ee61ce4 // bif v4.16b, v7.16b, v6.16b
+	WORD $0x4e2ce4ac // fcmeq v12.4s, v5.4s, v12.4s
+	WORD $0x4e2be48b // fcmeq v11.4s, v4.4s, v11.4s
+	WORD $0x4e4b5984 // uzp2 v4.8h, v12.8h, v11.8h
+	WORD $0x4e60a884 // cmlt v4.8h, v4.8h, #0
+	WORD $0x0e212884 // xtn v4.8b, v4.8h
+	WORD $0x4e231c83 // and v3.16b, v4.16b, v3.16b
+	WORD $0x0e31b863 // addv b3, v3.8b
+	WORD $0x1e260061 // fmov w1, s3
+	RBITW R1, R0
+	CLZW R0, R1
+	WORD $0x1e27002e // fmov s14, w1
+	WORD $0x4e221dc2 // and v2.16b, v14.16b, v2.16b
+	WORD $0x4ea99c42 // mul v2.4s, v2.4s, v9.4s
+	WORD $0x4ea88442 // add v2.4s, v2.4s, v8.4s
+	WORD $0x4e022000 // tbl v0.16b, {v0.16b, v1.16b}, v2.16b
+	WORD $0x1e260000 // fmov w0, s0
+	LSLW $3, R0, R0
+	ADDW R1, R0, R0
+	MOVD R0, ret+40(FP)
 	RET

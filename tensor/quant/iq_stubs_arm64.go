@@ -68,3 +68,42 @@ func latticeSums4x8For4SIMD(s *float32, at int)
 //
 //go:noescape
 func latticeSums4x8For3SIMD(s *float32, at int)
+
+// splitRankSIMD finds the place of each of n values among the sorted ones of its block,
+// equal values in place order, as the offset of a lane in a row of sums; then
+// multiplies values and weights. It keeps the greatest magnitudes.
+//
+//go:noescape
+func splitRankSIMD(s *float32, n int)
+
+// splitSums1SIMD gives the running sums of sorted blocks.
+//
+//go:noescape
+func splitSums1SIMD(s *float32)
+
+// splitSums2SIMD gives the running sums of sorted blocks.
+//
+//go:noescape
+func splitSums2SIMD(s *float32)
+
+// splitScan32SIMD finds the cuts of eight blocks of IQ1_S; -1 is none.
+//
+//go:noescape
+func splitScan32SIMD(s *float32)
+
+// splitScan16SIMD finds the cuts of eight blocks of IQ1_M; -1 is none.
+//
+//go:noescape
+func splitScan16SIMD(s *float32)
+
+// splitKeysSIMD gives the keys of the runs of eight blocks with a cut, mirrored where the
+// scale is negative.
+//
+//go:noescape
+func splitKeysSIMD(s *float32, runs int)
+
+// nearestRunSIMD is nearestEntry for a run of 8 with three levels, which are scaled already.
+// It gives the place in list of the key, which lies as laneLists say.
+//
+//go:noescape
+func nearestRunSIMD(list *uint16, groups int, x *float32, w *float32, levels *[4]float32) int

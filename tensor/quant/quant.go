@@ -7,12 +7,10 @@
 // them. Results never depend on the neighbouring blocks or on earlier calls.
 //
 // Some kernels have AVX2 forms for amd64 and NEON forms for arm64, among them the
-// searches of the k-quants and of IQ4, with a group of values in each lane; those of
-// IQ1, with a block in each lane, and of IQ2 and IQ3, with a neighbour or a candidate
-// in each lane, have AVX2 forms only.
-// They do the scalar code's operations lane by lane and give the same bytes. Build
-// tag noasm leaves them out, the environment variable QUERN_NOASM=1 switches them
-// off.
+// searches of the k-quants and of IQ4 and IQ1, with a group or a block in each lane,
+// and those of IQ2 and IQ3, with a neighbour or a candidate in each lane. They do
+// the scalar code's operations lane by lane and give the same bytes. Build tag noasm
+// leaves them out, the environment variable QUERN_NOASM=1 switches them off.
 package quant
 
 //go:generate go -C _gen run . -out ../kernels_amd64.s -stubs ../stubs_amd64.go -pkg quant -neon ../kernels_arm64.s -neonstubs ../stubs_arm64.go

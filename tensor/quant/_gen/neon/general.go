@@ -49,6 +49,7 @@ var (
 	cmpW     = effect("CMPW ${i}, {s0}")
 	subsImmW = effect("SUBSW ${i}, {s0}, {d0}")
 	cmp      = effect("CMP {s1}, {s0}")
+	cmpImm   = effect("CMP ${i}, {s0}")
 	tstW     = effect("TSTW ${i}, {s0}")
 	cmnOne   = effect("CMN $1, {s0}")
 	cbz      = [2]*op{branch("CBZ {s0}, {t}"), branch("CBZW {s0}, {t}")}
@@ -70,9 +71,11 @@ var (
 	store8     = effect("MOVB {s1}, {i}({s0})")
 	storeF     = effect("FMOVS F{s1}, {i}({s0})")
 	store8Arg  = effect("MOVB {s0}, {t}+{i}(FP)")
+	store32Arg = effect("MOVW {s0}, {t}+{i}(FP)")
+	store64Arg = effect("MOVD {s0}, {t}+{i}(FP)")
 	storeQ     = effect("FMOVQ F{s1}, {i}({s0})")
 	storePair  = effect("FSTPQ (F{s1}, F{s2}), {i}({s0})")
-	conditions = map[string]*op{"JZ": branch("BEQ {t}"), "JE": branch("BEQ {t}"), "JNZ": branch("BNE {t}"), "JNE": branch("BNE {t}"), "JBE": branch("BLS {t}"), "JAE": branch("BHS {t}"), "JB": branch("BLO {t}"), "JA": branch("BHI {t}")}
+	conditions = map[string]*op{"JZ": branch("BEQ {t}"), "JE": branch("BEQ {t}"), "JNZ": branch("BNE {t}"), "JNE": branch("BNE {t}"), "JBE": branch("BLS {t}"), "JAE": branch("BHS {t}"), "JB": branch("BLO {t}"), "JA": branch("BHI {t}"), "JLE": branch("BLE {t}"), "JL": branch("BLT {t}"), "JGE": branch("BGE {t}"), "JG": branch("BGT {t}")}
 )
 
 // flags is what the conditional jump that follows looks at: a register that may
@@ -204,10 +207,11 @@ func move(t *translator, in, next *ir.Instruction) {
 		s = t.gen(from)
 	}
 	if name, at, ok := argument(to); ok {
-		if in.Opcode != "MOVB" {
+		o, ok := map[string]*op{"MOVB": store8Arg, "MOVL": store32Arg, "MOVQ": store64Arg}[in.Opcode]
+		if !ok {
 			fail("cannot give a result of this width")
 		}
-		t.emit(inst{op: store8Arg, src: []temp{s}, text: name, i: at})
+		t.emit(inst{op: o, src: []temp{s}, text: name, i: at})
 		return
 	}
 	o, ok := map[string]*op{"MOVL": store32, "MOVW": store16, "MOVB": store8}[in.Opcode]
@@ -309,7 +313,9 @@ func compare(t *translator, in, next *ir.Instruction) {
 		t.flags.left = true
 	case ok && in.Opcode == "CMPL":
 		t.emit(inst{op: cmpW, src: []temp{s}, i: v})
-	case !ok && in.Opcode == "CMPQ":
+	case ok:
+		t.emit(inst{op: cmpImm, src: []temp{s}, i: v})
+	case in.Opcode == "CMPQ":
 		t.emit(inst{op: cmp, src: []temp{s, t.gen(in.Operands[1])}})
 	default:
 		fail("no translation")
