@@ -84,10 +84,14 @@ func shell(t *testing.T, line string) string {
 	}
 	command, filter, _ := strings.Cut(line, " | ")
 	var out, errOut bytes.Buffer
-	if code := run(context.Background(), strings.Fields(command), strings.NewReader(""), &out, &errOut); code != exitDone {
+	if code := run(context.Background(), words(command), strings.NewReader(""), &out, &errOut); code != exitDone {
 		t.Fatalf("%s: exit code %d\n%s", command, code, errOut.String())
 	}
-	lines := strings.SplitAfter(out.String(), "\n")
+	text := out.String()
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n" // a text that a model makes ends where it ends
+	}
+	lines := strings.SplitAfter(text, "\n")
 	lines = lines[:len(lines)-1]
 	if filter != "" {
 		f := strings.Fields(filter)
@@ -103,6 +107,19 @@ func shell(t *testing.T, line string) string {
 		}
 	}
 	return strings.Join(lines, "")
+}
+
+// words cuts a command line at spaces outside double quotes.
+func words(line string) []string {
+	var out []string
+	for i, part := range strings.Split(line, `"`) {
+		if i%2 == 1 {
+			out = append(out, part)
+		} else {
+			out = append(out, strings.Fields(part)...)
+		}
+	}
+	return out
 }
 
 func copyFile(t *testing.T, from, to string) {
