@@ -121,16 +121,13 @@ func (g *grid) neighbours(key int) []uint16 {
 	return list
 }
 
-// nearLanes is neighbours as keys in groups of 8, as laneLists say.
+// nearLanes is neighbours as keys in groups of 8, as appendLanes lays them.
 func (g *grid) nearLanes(key int) []uint16 {
 	if p := g.lanes[key].Load(); p != nil {
 		return *p
 	}
-	keys := g.nearest(nil, key)
-	for i, e := range keys {
-		keys[i] = uint16(g.key(g.entry(int(e))))
-	}
-	list := appendLanes(nil, keys, (len(keys)+7)/8)
+	near := g.nearest(nil, key)
+	list := g.appendLanes(nil, near, (len(near)+7)/8)
 	g.lanes[key].Store(&list)
 	return list
 }

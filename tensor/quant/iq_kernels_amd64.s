@@ -109,8 +109,8 @@ TEXT ·latticeFoldSIMD(SB), NOSPLIT, $0-24
 	MOVQ         s+0(FP), AX
 	MOVQ         src+8(FP), DX
 	MOVQ         parity+16(FP), BX
-	LEAQ         5888(AX), SI
-	LEAQ         5632(AX), DI
+	LEAQ         6400(AX), SI
+	LEAQ         6144(AX), DI
 	MOVQ         $0x00000020, R8
 	VBROADCASTSS signBit1<>+0(SB), Y0
 	VXORPS       Y1, Y1, Y1
@@ -199,9 +199,9 @@ TEXT ·latticeCandidatesSIMD(SB), NOSPLIT, $0-28
 latticeCandidatesSIMDLoop:
 	VMOVUPS (CX), Y2
 	VDIVPS  Y0, Y2, Y2
-	VMOVUPS Y2, 5120(AX)
+	VMOVUPS Y2, 5632(AX)
 	VDIVPS  Y2, Y1, Y2
-	VMOVUPS Y2, 5248(AX)
+	VMOVUPS Y2, 5760(AX)
 	ADDQ    $+32, CX
 	ADDQ    $+32, AX
 	DECQ    DX
@@ -212,24 +212,22 @@ latticeCandidatesSIMDLoop:
 DATA oneFloat1<>+0(SB)/4, $0x3f800000
 GLOBL oneFloat1<>(SB), RODATA|NOPTR, $4
 
-// func latticeSettle8x4SIMD(s *float32, at int, trials int, dir *uint32, lists *uint16)
+// func latticeSettle8x4SIMD(s *float32, at int, trials int, dir *uint32, lists *uint16, rows *uint32)
 // Requires: AVX, AVX2, BMI
-TEXT ·latticeSettle8x4SIMD(SB), NOSPLIT, $0-40
+TEXT ·latticeSettle8x4SIMD(SB), NOSPLIT, $0-48
 	MOVQ         s+0(FP), AX
 	MOVQ         at+8(FP), CX
 	MOVQ         trials+16(FP), DX
-	MOVQ         dir+24(FP), BX
-	MOVQ         lists+32(FP), SI
 	ADDQ         AX, CX
+	MOVQ         dir+24(FP), BX
 	VXORPS       Y0, Y0, Y0
 	VBROADCASTSS latticeTop8<>+0(SB), Y1
 	VBROADCASTSS absBits1<>+0(SB), Y2
-	XORQ         DI, DI
-	MOVQ         AX, R8
+	XORQ         SI, SI
 
 latticeSettle8x4SIMDRound:
 	VXORPS       Y4, Y4, Y4
-	VBROADCASTSS 5120(AX)(DI*4), Y3
+	VBROADCASTSS 5632(AX)(SI*4), Y3
 	VMULPS       (CX), Y3, Y5
 	VSUBPS       oneFloat<>+0(SB), Y5, Y5
 	VMULPS       halfFloat<>+0(SB), Y5, Y5
@@ -277,215 +275,241 @@ latticeSettle8x4SIMDRound:
 	VPMADDWD     latticeFours8<>+0(SB), Y6, Y6
 	VEXTRACTI128 $0x01, Y6, X8
 	VPADDD       X8, X6, X8
-	VMOVD        X8, R9
-	MOVL         (BX)(R9*4), R9
-	MOVL         R9, 3072(R8)
-	VPEXTRD      $0x01, X8, R9
-	MOVL         (BX)(R9*4), R9
-	MOVL         R9, 3076(R8)
-	VPEXTRD      $0x02, X8, R9
-	MOVL         (BX)(R9*4), R9
-	MOVL         R9, 3080(R8)
-	VPEXTRD      $0x03, X8, R9
-	MOVL         (BX)(R9*4), R9
-	MOVL         R9, 3084(R8)
+	VMOVD        X8, DI
+	MOVL         (BX)(DI*4), DI
+	MOVL         DI, 3072(AX)(SI*4)
+	VPEXTRD      $0x01, X8, DI
+	MOVL         (BX)(DI*4), DI
+	MOVL         DI, 3232(AX)(SI*4)
+	VPEXTRD      $0x02, X8, DI
+	MOVL         (BX)(DI*4), DI
+	MOVL         DI, 3392(AX)(SI*4)
+	VPEXTRD      $0x03, X8, DI
+	MOVL         (BX)(DI*4), DI
+	MOVL         DI, 3552(AX)(SI*4)
 	VBROADCASTSS latticeTie<>+0(SB), Y6
 	VCMPPS       $0x1e, Y6, Y4, Y4
-	VMOVMSKPS    Y4, R9
-	TESTL        R9, R9
+	VMOVMSKPS    Y4, DI
+	TESTL        DI, DI
 	JZ           latticeSettle8x4SIMDClear
 	VCMPPS       $0x1e, Y6, Y5, Y5
-	VMOVMSKPS    Y5, R9
-	TESTL        $0x000000ff, R9
+	VMOVMSKPS    Y5, DI
+	TESTL        $0x000000ff, DI
 	JZ           latticeSettle8x4SIMDClear0
-	VMOVD        X8, R9
-	MOVL         26244(BX)(R9*4), R9
-	MOVL         R9, 3072(R8)
+	VMOVD        X8, DI
+	MOVL         26244(BX)(DI*4), DI
+	MOVL         DI, 3072(AX)(SI*4)
 
 latticeSettle8x4SIMDClear0:
 	VCMPPS    $0x1e, Y6, Y7, Y7
-	VMOVMSKPS Y7, R9
-	TESTL     $0x000000ff, R9
+	VMOVMSKPS Y7, DI
+	TESTL     $0x000000ff, DI
 	JZ        latticeSettle8x4SIMDClear1
-	VPEXTRD   $0x01, X8, R9
-	MOVL      26244(BX)(R9*4), R9
-	MOVL      R9, 3076(R8)
+	VPEXTRD   $0x01, X8, DI
+	MOVL      26244(BX)(DI*4), DI
+	MOVL      DI, 3232(AX)(SI*4)
 
 latticeSettle8x4SIMDClear1:
 	VCMPPS    $0x1e, Y6, Y9, Y9
-	VMOVMSKPS Y9, R9
-	TESTL     $0x000000ff, R9
+	VMOVMSKPS Y9, DI
+	TESTL     $0x000000ff, DI
 	JZ        latticeSettle8x4SIMDClear2
-	VPEXTRD   $0x02, X8, R9
-	MOVL      26244(BX)(R9*4), R9
-	MOVL      R9, 3080(R8)
+	VPEXTRD   $0x02, X8, DI
+	MOVL      26244(BX)(DI*4), DI
+	MOVL      DI, 3392(AX)(SI*4)
 
 latticeSettle8x4SIMDClear2:
 	VCMPPS    $0x1e, Y6, Y3, Y3
-	VMOVMSKPS Y3, R9
-	TESTL     $0x000000ff, R9
+	VMOVMSKPS Y3, DI
+	TESTL     $0x000000ff, DI
 	JZ        latticeSettle8x4SIMDClear3
-	VPEXTRD   $0x03, X8, R9
-	MOVL      26244(BX)(R9*4), R9
-	MOVL      R9, 3084(R8)
+	VPEXTRD   $0x03, X8, DI
+	MOVL      26244(BX)(DI*4), DI
+	MOVL      DI, 3552(AX)(SI*4)
 
 latticeSettle8x4SIMDClear3:
 latticeSettle8x4SIMDClear:
-	ADDQ $+32, R8
-	INCQ DI
-	CMPQ DI, DX
+	INCQ SI
+	CMPQ SI, DX
 	JNE  latticeSettle8x4SIMDRound
-	MOVQ $0x00000004, BX
-	LEAQ 3072(AX), R8
-	LEAQ 4096(AX), R9
+	MOVQ $0x00000004, DI
+	MOVQ AX, SI
 
 latticeSettle8x4SIMDRun:
-	MOVQ R8, R10
-	XORQ DI, DI
+	XORQ BX, BX
 
-latticeSettle8x4SIMDTrial:
-	MOVL         (R10), R11
-	MOVBLZX      R11, R12
-	SHRL         $0x08, R11
-	SHLL         $0x04, R11
-	ADDQ         SI, R11
-	VBROADCASTSS 5248(AX)(DI*4), Y0
-	VSUBPS       (CX), Y0, Y1
-	VMULPS       2048(CX), Y1, Y2
-	VMULPS       Y1, Y2, Y2
+latticeSettle8x4SIMDTerms:
+	VMOVUPS      5760(AX)(BX*4), Y0
 	VMULPS       latticeLevel1<>+0(SB), Y0, Y1
-	VSUBPS       (CX), Y1, Y1
-	VMULPS       2048(CX), Y1, Y3
-	VMULPS       Y1, Y3, Y3
-	VMULPS       latticeLevel2<>+0(SB), Y0, Y0
-	VSUBPS       (CX), Y0, Y0
-	VMULPS       2048(CX), Y0, Y1
+	VMULPS       latticeLevel2<>+0(SB), Y0, Y2
+	VBROADCASTSS (CX), Y3
+	VBROADCASTSS 2048(CX), Y4
+	VSUBPS       Y3, Y0, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 6432(AX)(BX*4)
+	VSUBPS       Y3, Y1, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 6592(AX)(BX*4)
+	VSUBPS       Y3, Y2, Y3
+	VMULPS       Y4, Y3, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 6752(AX)(BX*4)
+	VBROADCASTSS 4(CX), Y3
+	VBROADCASTSS 2052(CX), Y4
+	VSUBPS       Y3, Y0, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 6912(AX)(BX*4)
+	VSUBPS       Y3, Y1, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 7072(AX)(BX*4)
+	VSUBPS       Y3, Y2, Y3
+	VMULPS       Y4, Y3, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 7232(AX)(BX*4)
+	VBROADCASTSS 8(CX), Y3
+	VBROADCASTSS 2056(CX), Y4
+	VSUBPS       Y3, Y0, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 7392(AX)(BX*4)
+	VSUBPS       Y3, Y1, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 7552(AX)(BX*4)
+	VSUBPS       Y3, Y2, Y3
+	VMULPS       Y4, Y3, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 7712(AX)(BX*4)
+	VBROADCASTSS 12(CX), Y3
+	VBROADCASTSS 2060(CX), Y4
+	VSUBPS       Y3, Y0, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 7872(AX)(BX*4)
+	VSUBPS       Y3, Y1, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 8032(AX)(BX*4)
+	VSUBPS       Y3, Y2, Y3
+	VMULPS       Y4, Y3, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 8192(AX)(BX*4)
+	VBROADCASTSS 16(CX), Y3
+	VBROADCASTSS 2064(CX), Y4
+	VSUBPS       Y3, Y0, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 8352(AX)(BX*4)
+	VSUBPS       Y3, Y1, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 8512(AX)(BX*4)
+	VSUBPS       Y3, Y2, Y3
+	VMULPS       Y4, Y3, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 8672(AX)(BX*4)
+	VBROADCASTSS 20(CX), Y3
+	VBROADCASTSS 2068(CX), Y4
+	VSUBPS       Y3, Y0, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 8832(AX)(BX*4)
+	VSUBPS       Y3, Y1, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 8992(AX)(BX*4)
+	VSUBPS       Y3, Y2, Y3
+	VMULPS       Y4, Y3, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 9152(AX)(BX*4)
+	VBROADCASTSS 24(CX), Y3
+	VBROADCASTSS 2072(CX), Y4
+	VSUBPS       Y3, Y0, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 9312(AX)(BX*4)
+	VSUBPS       Y3, Y1, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 9472(AX)(BX*4)
+	VSUBPS       Y3, Y2, Y3
+	VMULPS       Y4, Y3, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 9632(AX)(BX*4)
+	VBROADCASTSS 28(CX), Y3
+	VBROADCASTSS 2076(CX), Y4
+	VSUBPS       Y3, Y0, Y0
+	VMULPS       Y4, Y0, Y5
+	VMULPS       Y0, Y5, Y5
+	VMOVUPS      Y5, 9792(AX)(BX*4)
+	VSUBPS       Y3, Y1, Y0
+	VMULPS       Y4, Y0, Y1
 	VMULPS       Y0, Y1, Y1
-	VUNPCKLPS    Y3, Y2, Y0
-	VUNPCKLPS    Y1, Y1, Y4
-	VUNPCKLPD    Y4, Y0, Y5
-	VINSERTF128  $0x01, X5, Y5, Y6
-	VPERM2F128   $0x11, Y5, Y5, Y5
-	VUNPCKHPD    Y4, Y0, Y0
-	VINSERTF128  $0x01, X0, Y0, Y4
-	VPERM2F128   $0x11, Y0, Y0, Y0
-	VUNPCKHPS    Y3, Y2, Y2
-	VUNPCKHPS    Y1, Y1, Y1
-	VUNPCKLPD    Y1, Y2, Y3
-	VINSERTF128  $0x01, X3, Y3, Y7
-	VPERM2F128   $0x11, Y3, Y3, Y3
-	VUNPCKHPD    Y1, Y2, Y1
-	VINSERTF128  $0x01, X1, Y1, Y2
-	VPERM2F128   $0x11, Y1, Y1, Y1
-	VPMOVZXWD    (R11), Y10
-	VPERMILPS    Y10, Y6, Y8
-	VPSRLD       $0x02, Y10, Y10
-	VPERMILPS    Y10, Y4, Y9
-	VADDPS       Y9, Y8, Y8
-	VPSRLD       $0x02, Y10, Y10
-	VPERMILPS    Y10, Y7, Y9
-	VADDPS       Y9, Y8, Y8
-	VPSRLD       $0x02, Y10, Y10
-	VPERMILPS    Y10, Y2, Y9
-	VADDPS       Y9, Y8, Y8
-	VPSRLD       $0x02, Y10, Y10
-	VPERMILPS    Y10, Y5, Y9
-	VADDPS       Y9, Y8, Y8
-	VPSRLD       $0x02, Y10, Y10
-	VPERMILPS    Y10, Y0, Y9
-	VADDPS       Y9, Y8, Y8
-	VPSRLD       $0x02, Y10, Y10
-	VPERMILPS    Y10, Y3, Y9
-	VADDPS       Y9, Y8, Y8
-	VPSRLD       $0x02, Y10, Y10
-	VPERMILPS    Y10, Y1, Y9
-	VADDPS       Y9, Y8, Y8
-	VPMOVZXWD    16(R11), Y11
-	VPERMILPS    Y11, Y6, Y9
-	VPSRLD       $0x02, Y11, Y11
-	VPERMILPS    Y11, Y4, Y10
-	VADDPS       Y10, Y9, Y9
-	VPSRLD       $0x02, Y11, Y11
-	VPERMILPS    Y11, Y7, Y10
-	VADDPS       Y10, Y9, Y9
-	VPSRLD       $0x02, Y11, Y11
-	VPERMILPS    Y11, Y2, Y10
-	VADDPS       Y10, Y9, Y9
-	VPSRLD       $0x02, Y11, Y11
-	VPERMILPS    Y11, Y5, Y10
-	VADDPS       Y10, Y9, Y9
-	VPSRLD       $0x02, Y11, Y11
-	VPERMILPS    Y11, Y0, Y10
-	VADDPS       Y10, Y9, Y9
-	VPSRLD       $0x02, Y11, Y11
-	VPERMILPS    Y11, Y3, Y10
-	VADDPS       Y10, Y9, Y9
-	VPSRLD       $0x02, Y11, Y11
-	VPERMILPS    Y11, Y1, Y10
-	VADDPS       Y10, Y9, Y9
-	VCMPPS       $0x11, Y8, Y9, Y10
-	VMINPS       Y8, Y9, Y8
-	VPMOVZXWD    (R11), Y9
-	VPMOVZXWD    16(R11), Y11
-	VBLENDVPS    Y10, Y11, Y9, Y9
-	TESTL        R12, R12
-	JZ           latticeSettle8x4SIMDFound
+	VMOVUPS      Y1, 9952(AX)(BX*4)
+	VSUBPS       Y3, Y2, Y0
+	VMULPS       Y4, Y0, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 10112(AX)(BX*4)
+	ADDQ         $+8, BX
+	CMPQ         BX, DX
+	JLT          latticeSettle8x4SIMDTerms
+	XORQ         BX, BX
 
-latticeSettle8x4SIMDMore:
-	VPMOVZXWD 32(R11), Y10
-	VPERMILPS Y10, Y6, Y11
-	VPSRLD    $0x02, Y10, Y10
-	VPERMILPS Y10, Y4, Y12
-	VADDPS    Y12, Y11, Y11
-	VPSRLD    $0x02, Y10, Y10
-	VPERMILPS Y10, Y7, Y12
-	VADDPS    Y12, Y11, Y11
-	VPSRLD    $0x02, Y10, Y10
-	VPERMILPS Y10, Y2, Y12
-	VADDPS    Y12, Y11, Y11
-	VPSRLD    $0x02, Y10, Y10
-	VPERMILPS Y10, Y5, Y12
-	VADDPS    Y12, Y11, Y11
-	VPSRLD    $0x02, Y10, Y10
-	VPERMILPS Y10, Y0, Y12
-	VADDPS    Y12, Y11, Y11
-	VPSRLD    $0x02, Y10, Y10
-	VPERMILPS Y10, Y3, Y12
-	VADDPS    Y12, Y11, Y11
-	VPSRLD    $0x02, Y10, Y10
-	VPERMILPS Y10, Y1, Y10
-	VADDPS    Y10, Y11, Y11
-	VPMOVZXWD 32(R11), Y10
-	VCMPPS    $0x11, Y8, Y11, Y12
-	VMINPS    Y8, Y11, Y8
-	VBLENDVPS Y12, Y10, Y9, Y9
-	ADDQ      $+16, R11
-	DECL      R12
-	JNZ       latticeSettle8x4SIMDMore
+latticeSettle8x4SIMDSegment:
+	MOVL         3072(SI)(BX*4), R10
+	VPBROADCASTD 3072(SI)(BX*4), Y0
+	VPCMPEQD     3072(SI)(BX*4), Y0, Y0
+	VMOVMSKPS    Y0, R9
+	NOTL         R9
+	TZCNTL       R9, R9
+	LEAQ         6432(AX)(BX*4), R11
+	MOVL         R10, R8
+	ANDL         $0x00000fff, R8
+	SHRL         $0x0c, R10
+	SHLQ         $0x01, R10
+	ADDQ         lists+32(FP), R10
+	MOVQ         rows+40(FP), R12
+	VMOVUPS      maxFloat<>+0(SB), Y0
+	MOVWLZX      (R10), R13
+	VPBROADCASTD (R12)(R13*4), Y1
 
-latticeSettle8x4SIMDFound:
-	VMOVDQU    Y9, 5920(AX)
-	VMOVAPS    Y8, Y9
-	VPERM2F128 $0x01, Y8, Y8, Y0
-	VMINPS     Y0, Y8, Y8
-	VPERMILPS  $0x4e, Y8, Y0
-	VMINPS     Y0, Y8, Y8
-	VPERMILPS  $0xb1, Y8, Y0
-	VMINPS     Y0, Y8, Y8
-	VCMPPS     $0x00, Y9, Y8, Y9
-	VMOVMSKPS  Y9, R11
-	TZCNTL     R11, R11
-	MOVL       5920(AX)(R11*4), R11
-	MOVL       R11, (R9)(DI*4)
-	ADDQ       $+32, R10
-	INCQ       DI
-	CMPQ       DI, DX
-	JNE        latticeSettle8x4SIMDTrial
-	ADDQ       $+32, CX
-	ADDQ       $+4, R8
-	ADDQ       $+128, R9
-	DECQ       BX
-	JNZ        latticeSettle8x4SIMDRun
+latticeSettle8x4SIMDNeighbour:
+	MOVWLZX      (R10), R13
+	MOVBLZX      4(R12)(R13*4), R14
+	VMOVUPS      (R11)(R14*8), Y2
+	MOVBLZX      5(R12)(R13*4), R14
+	VADDPS       480(R11)(R14*8), Y2, Y2
+	MOVBLZX      6(R12)(R13*4), R14
+	VADDPS       960(R11)(R14*8), Y2, Y2
+	MOVBLZX      7(R12)(R13*4), R14
+	VADDPS       1440(R11)(R14*8), Y2, Y2
+	MOVBLZX      8(R12)(R13*4), R14
+	VADDPS       1920(R11)(R14*8), Y2, Y2
+	MOVBLZX      9(R12)(R13*4), R14
+	VADDPS       2400(R11)(R14*8), Y2, Y2
+	MOVBLZX      10(R12)(R13*4), R14
+	VADDPS       2880(R11)(R14*8), Y2, Y2
+	MOVBLZX      11(R12)(R13*4), R14
+	VADDPS       3360(R11)(R14*8), Y2, Y2
+	VCMPPS       $0x11, Y0, Y2, Y3
+	VMINPS       Y0, Y2, Y0
+	VPBROADCASTD (R12)(R13*4), Y2
+	VBLENDVPS    Y3, Y2, Y1, Y1
+	ADDQ         $+2, R10
+	DECL         R8
+	JNZ          latticeSettle8x4SIMDNeighbour
+	VMOVDQU      Y1, 4352(SI)(BX*4)
+	ADDQ         R9, BX
+	CMPQ         BX, DX
+	JLT          latticeSettle8x4SIMDSegment
+	ADDQ         $+32, CX
+	ADDQ         $+160, SI
+	DECQ         DI
+	JNZ          latticeSettle8x4SIMDRun
 	VZEROUPPER
 	RET
 
@@ -555,24 +579,32 @@ DATA latticeLevel2<>+24(SB)/4, $0x40a00000
 DATA latticeLevel2<>+28(SB)/4, $0x40a00000
 GLOBL latticeLevel2<>(SB), RODATA|NOPTR, $32
 
-// func latticeSettle8x2SIMD(s *float32, at int, trials int, dir *uint32, lists *uint16)
+DATA maxFloat<>+0(SB)/4, $0x7f7fffff
+DATA maxFloat<>+4(SB)/4, $0x7f7fffff
+DATA maxFloat<>+8(SB)/4, $0x7f7fffff
+DATA maxFloat<>+12(SB)/4, $0x7f7fffff
+DATA maxFloat<>+16(SB)/4, $0x7f7fffff
+DATA maxFloat<>+20(SB)/4, $0x7f7fffff
+DATA maxFloat<>+24(SB)/4, $0x7f7fffff
+DATA maxFloat<>+28(SB)/4, $0x7f7fffff
+GLOBL maxFloat<>(SB), RODATA|NOPTR, $32
+
+// func latticeSettle8x2SIMD(s *float32, at int, trials int, dir *uint32, lists *uint16, rows *uint32)
 // Requires: AVX, AVX2, BMI
-TEXT ·latticeSettle8x2SIMD(SB), NOSPLIT, $0-40
+TEXT ·latticeSettle8x2SIMD(SB), NOSPLIT, $0-48
 	MOVQ         s+0(FP), AX
 	MOVQ         at+8(FP), CX
 	MOVQ         trials+16(FP), DX
-	MOVQ         dir+24(FP), BX
-	MOVQ         lists+32(FP), SI
 	ADDQ         AX, CX
+	MOVQ         dir+24(FP), BX
 	VXORPS       Y0, Y0, Y0
 	VBROADCASTSS latticeTop8<>+0(SB), Y1
 	VBROADCASTSS absBits1<>+0(SB), Y2
-	XORQ         DI, DI
-	MOVQ         AX, R8
+	XORQ         SI, SI
 
 latticeSettle8x2SIMDRound:
 	VXORPS       Y4, Y4, Y4
-	VBROADCASTSS 5120(AX)(DI*4), Y3
+	VBROADCASTSS 5632(AX)(SI*4), Y3
 	VMULPS       (CX), Y3, Y5
 	VSUBPS       oneFloat<>+0(SB), Y5, Y5
 	VMULPS       halfFloat<>+0(SB), Y5, Y5
@@ -599,212 +631,236 @@ latticeSettle8x2SIMDRound:
 	VPMADDWD     latticeFours8<>+0(SB), Y6, Y6
 	VEXTRACTI128 $0x01, Y6, X7
 	VPADDD       X7, X6, X7
-	VMOVD        X7, R9
-	MOVL         (BX)(R9*4), R9
-	MOVL         R9, 3072(R8)
-	VPEXTRD      $0x01, X7, R9
-	MOVL         (BX)(R9*4), R9
-	MOVL         R9, 3076(R8)
+	VMOVD        X7, DI
+	MOVL         (BX)(DI*4), DI
+	MOVL         DI, 3072(AX)(SI*4)
+	VPEXTRD      $0x01, X7, DI
+	MOVL         (BX)(DI*4), DI
+	MOVL         DI, 3232(AX)(SI*4)
 	VBROADCASTSS latticeTie<>+0(SB), Y6
 	VCMPPS       $0x1e, Y6, Y4, Y4
-	VMOVMSKPS    Y4, R9
-	TESTL        R9, R9
+	VMOVMSKPS    Y4, DI
+	TESTL        DI, DI
 	JZ           latticeSettle8x2SIMDClear
 	VCMPPS       $0x1e, Y6, Y5, Y5
-	VMOVMSKPS    Y5, R9
-	TESTL        $0x000000ff, R9
+	VMOVMSKPS    Y5, DI
+	TESTL        $0x000000ff, DI
 	JZ           latticeSettle8x2SIMDClear0
-	VMOVD        X7, R9
-	MOVL         26244(BX)(R9*4), R9
-	MOVL         R9, 3072(R8)
+	VMOVD        X7, DI
+	MOVL         26244(BX)(DI*4), DI
+	MOVL         DI, 3072(AX)(SI*4)
 
 latticeSettle8x2SIMDClear0:
 	VCMPPS    $0x1e, Y6, Y3, Y3
-	VMOVMSKPS Y3, R9
-	TESTL     $0x000000ff, R9
+	VMOVMSKPS Y3, DI
+	TESTL     $0x000000ff, DI
 	JZ        latticeSettle8x2SIMDClear1
-	VPEXTRD   $0x01, X7, R9
-	MOVL      26244(BX)(R9*4), R9
-	MOVL      R9, 3076(R8)
+	VPEXTRD   $0x01, X7, DI
+	MOVL      26244(BX)(DI*4), DI
+	MOVL      DI, 3232(AX)(SI*4)
 
 latticeSettle8x2SIMDClear1:
 latticeSettle8x2SIMDClear:
-	ADDQ $+32, R8
-	INCQ DI
-	CMPQ DI, DX
+	INCQ SI
+	CMPQ SI, DX
 	JNE  latticeSettle8x2SIMDRound
-	MOVQ $0x00000002, BX
-	LEAQ 3072(AX), R8
-	LEAQ 4096(AX), R9
+	MOVQ $0x00000002, DI
+	MOVQ AX, SI
 
 latticeSettle8x2SIMDRun:
-	MOVQ R8, R10
-	XORQ DI, DI
+	XORQ BX, BX
 
-latticeSettle8x2SIMDTrial:
-	MOVL         (R10), R11
-	MOVBLZX      R11, R12
-	SHRL         $0x08, R11
-	SHLL         $0x04, R11
-	ADDQ         SI, R11
-	VBROADCASTSS 5248(AX)(DI*4), Y0
-	VSUBPS       (CX), Y0, Y1
-	VMULPS       2048(CX), Y1, Y2
-	VMULPS       Y1, Y2, Y2
+latticeSettle8x2SIMDTerms:
+	VMOVUPS      5760(AX)(BX*4), Y0
 	VMULPS       latticeLevel1<>+0(SB), Y0, Y1
-	VSUBPS       (CX), Y1, Y1
-	VMULPS       2048(CX), Y1, Y3
-	VMULPS       Y1, Y3, Y3
-	VMULPS       latticeLevel2<>+0(SB), Y0, Y0
-	VSUBPS       (CX), Y0, Y0
-	VMULPS       2048(CX), Y0, Y1
+	VMULPS       latticeLevel2<>+0(SB), Y0, Y2
+	VBROADCASTSS (CX), Y3
+	VBROADCASTSS 2048(CX), Y4
+	VSUBPS       Y3, Y0, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 6432(AX)(BX*4)
+	VSUBPS       Y3, Y1, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 6592(AX)(BX*4)
+	VSUBPS       Y3, Y2, Y3
+	VMULPS       Y4, Y3, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 6752(AX)(BX*4)
+	VBROADCASTSS 4(CX), Y3
+	VBROADCASTSS 2052(CX), Y4
+	VSUBPS       Y3, Y0, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 6912(AX)(BX*4)
+	VSUBPS       Y3, Y1, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 7072(AX)(BX*4)
+	VSUBPS       Y3, Y2, Y3
+	VMULPS       Y4, Y3, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 7232(AX)(BX*4)
+	VBROADCASTSS 8(CX), Y3
+	VBROADCASTSS 2056(CX), Y4
+	VSUBPS       Y3, Y0, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 7392(AX)(BX*4)
+	VSUBPS       Y3, Y1, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 7552(AX)(BX*4)
+	VSUBPS       Y3, Y2, Y3
+	VMULPS       Y4, Y3, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 7712(AX)(BX*4)
+	VBROADCASTSS 12(CX), Y3
+	VBROADCASTSS 2060(CX), Y4
+	VSUBPS       Y3, Y0, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 7872(AX)(BX*4)
+	VSUBPS       Y3, Y1, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 8032(AX)(BX*4)
+	VSUBPS       Y3, Y2, Y3
+	VMULPS       Y4, Y3, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 8192(AX)(BX*4)
+	VBROADCASTSS 16(CX), Y3
+	VBROADCASTSS 2064(CX), Y4
+	VSUBPS       Y3, Y0, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 8352(AX)(BX*4)
+	VSUBPS       Y3, Y1, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 8512(AX)(BX*4)
+	VSUBPS       Y3, Y2, Y3
+	VMULPS       Y4, Y3, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 8672(AX)(BX*4)
+	VBROADCASTSS 20(CX), Y3
+	VBROADCASTSS 2068(CX), Y4
+	VSUBPS       Y3, Y0, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 8832(AX)(BX*4)
+	VSUBPS       Y3, Y1, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 8992(AX)(BX*4)
+	VSUBPS       Y3, Y2, Y3
+	VMULPS       Y4, Y3, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 9152(AX)(BX*4)
+	VBROADCASTSS 24(CX), Y3
+	VBROADCASTSS 2072(CX), Y4
+	VSUBPS       Y3, Y0, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 9312(AX)(BX*4)
+	VSUBPS       Y3, Y1, Y5
+	VMULPS       Y4, Y5, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      Y6, 9472(AX)(BX*4)
+	VSUBPS       Y3, Y2, Y3
+	VMULPS       Y4, Y3, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 9632(AX)(BX*4)
+	VBROADCASTSS 28(CX), Y3
+	VBROADCASTSS 2076(CX), Y4
+	VSUBPS       Y3, Y0, Y0
+	VMULPS       Y4, Y0, Y5
+	VMULPS       Y0, Y5, Y5
+	VMOVUPS      Y5, 9792(AX)(BX*4)
+	VSUBPS       Y3, Y1, Y0
+	VMULPS       Y4, Y0, Y1
 	VMULPS       Y0, Y1, Y1
-	VUNPCKLPS    Y3, Y2, Y0
-	VUNPCKLPS    Y1, Y1, Y4
-	VUNPCKLPD    Y4, Y0, Y5
-	VINSERTF128  $0x01, X5, Y5, Y6
-	VPERM2F128   $0x11, Y5, Y5, Y5
-	VUNPCKHPD    Y4, Y0, Y0
-	VINSERTF128  $0x01, X0, Y0, Y4
-	VPERM2F128   $0x11, Y0, Y0, Y0
-	VUNPCKHPS    Y3, Y2, Y2
-	VUNPCKHPS    Y1, Y1, Y1
-	VUNPCKLPD    Y1, Y2, Y3
-	VINSERTF128  $0x01, X3, Y3, Y7
-	VPERM2F128   $0x11, Y3, Y3, Y3
-	VUNPCKHPD    Y1, Y2, Y1
-	VINSERTF128  $0x01, X1, Y1, Y2
-	VPERM2F128   $0x11, Y1, Y1, Y1
-	VPMOVZXWD    (R11), Y10
-	VPERMILPS    Y10, Y6, Y8
-	VPSRLD       $0x02, Y10, Y10
-	VPERMILPS    Y10, Y4, Y9
-	VADDPS       Y9, Y8, Y8
-	VPSRLD       $0x02, Y10, Y10
-	VPERMILPS    Y10, Y7, Y9
-	VADDPS       Y9, Y8, Y8
-	VPSRLD       $0x02, Y10, Y10
-	VPERMILPS    Y10, Y2, Y9
-	VADDPS       Y9, Y8, Y8
-	VPSRLD       $0x02, Y10, Y10
-	VPERMILPS    Y10, Y5, Y9
-	VADDPS       Y9, Y8, Y8
-	VPSRLD       $0x02, Y10, Y10
-	VPERMILPS    Y10, Y0, Y9
-	VADDPS       Y9, Y8, Y8
-	VPSRLD       $0x02, Y10, Y10
-	VPERMILPS    Y10, Y3, Y9
-	VADDPS       Y9, Y8, Y8
-	VPSRLD       $0x02, Y10, Y10
-	VPERMILPS    Y10, Y1, Y9
-	VADDPS       Y9, Y8, Y8
-	VPMOVZXWD    16(R11), Y11
-	VPERMILPS    Y11, Y6, Y9
-	VPSRLD       $0x02, Y11, Y11
-	VPERMILPS    Y11, Y4, Y10
-	VADDPS       Y10, Y9, Y9
-	VPSRLD       $0x02, Y11, Y11
-	VPERMILPS    Y11, Y7, Y10
-	VADDPS       Y10, Y9, Y9
-	VPSRLD       $0x02, Y11, Y11
-	VPERMILPS    Y11, Y2, Y10
-	VADDPS       Y10, Y9, Y9
-	VPSRLD       $0x02, Y11, Y11
-	VPERMILPS    Y11, Y5, Y10
-	VADDPS       Y10, Y9, Y9
-	VPSRLD       $0x02, Y11, Y11
-	VPERMILPS    Y11, Y0, Y10
-	VADDPS       Y10, Y9, Y9
-	VPSRLD       $0x02, Y11, Y11
-	VPERMILPS    Y11, Y3, Y10
-	VADDPS       Y10, Y9, Y9
-	VPSRLD       $0x02, Y11, Y11
-	VPERMILPS    Y11, Y1, Y10
-	VADDPS       Y10, Y9, Y9
-	VCMPPS       $0x11, Y8, Y9, Y10
-	VMINPS       Y8, Y9, Y8
-	VPMOVZXWD    (R11), Y9
-	VPMOVZXWD    16(R11), Y11
-	VBLENDVPS    Y10, Y11, Y9, Y9
-	TESTL        R12, R12
-	JZ           latticeSettle8x2SIMDFound
+	VMOVUPS      Y1, 9952(AX)(BX*4)
+	VSUBPS       Y3, Y2, Y0
+	VMULPS       Y4, Y0, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 10112(AX)(BX*4)
+	ADDQ         $+8, BX
+	CMPQ         BX, DX
+	JLT          latticeSettle8x2SIMDTerms
+	XORQ         BX, BX
 
-latticeSettle8x2SIMDMore:
-	VPMOVZXWD 32(R11), Y10
-	VPERMILPS Y10, Y6, Y11
-	VPSRLD    $0x02, Y10, Y10
-	VPERMILPS Y10, Y4, Y12
-	VADDPS    Y12, Y11, Y11
-	VPSRLD    $0x02, Y10, Y10
-	VPERMILPS Y10, Y7, Y12
-	VADDPS    Y12, Y11, Y11
-	VPSRLD    $0x02, Y10, Y10
-	VPERMILPS Y10, Y2, Y12
-	VADDPS    Y12, Y11, Y11
-	VPSRLD    $0x02, Y10, Y10
-	VPERMILPS Y10, Y5, Y12
-	VADDPS    Y12, Y11, Y11
-	VPSRLD    $0x02, Y10, Y10
-	VPERMILPS Y10, Y0, Y12
-	VADDPS    Y12, Y11, Y11
-	VPSRLD    $0x02, Y10, Y10
-	VPERMILPS Y10, Y3, Y12
-	VADDPS    Y12, Y11, Y11
-	VPSRLD    $0x02, Y10, Y10
-	VPERMILPS Y10, Y1, Y10
-	VADDPS    Y10, Y11, Y11
-	VPMOVZXWD 32(R11), Y10
-	VCMPPS    $0x11, Y8, Y11, Y12
-	VMINPS    Y8, Y11, Y8
-	VBLENDVPS Y12, Y10, Y9, Y9
-	ADDQ      $+16, R11
-	DECL      R12
-	JNZ       latticeSettle8x2SIMDMore
+latticeSettle8x2SIMDSegment:
+	MOVL         3072(SI)(BX*4), R10
+	VPBROADCASTD 3072(SI)(BX*4), Y0
+	VPCMPEQD     3072(SI)(BX*4), Y0, Y0
+	VMOVMSKPS    Y0, R9
+	NOTL         R9
+	TZCNTL       R9, R9
+	LEAQ         6432(AX)(BX*4), R11
+	MOVL         R10, R8
+	ANDL         $0x00000fff, R8
+	SHRL         $0x0c, R10
+	SHLQ         $0x01, R10
+	ADDQ         lists+32(FP), R10
+	MOVQ         rows+40(FP), R12
+	VMOVUPS      maxFloat<>+0(SB), Y0
+	MOVWLZX      (R10), R13
+	VPBROADCASTD (R12)(R13*4), Y1
 
-latticeSettle8x2SIMDFound:
-	VMOVDQU    Y9, 5920(AX)
-	VMOVAPS    Y8, Y9
-	VPERM2F128 $0x01, Y8, Y8, Y0
-	VMINPS     Y0, Y8, Y8
-	VPERMILPS  $0x4e, Y8, Y0
-	VMINPS     Y0, Y8, Y8
-	VPERMILPS  $0xb1, Y8, Y0
-	VMINPS     Y0, Y8, Y8
-	VCMPPS     $0x00, Y9, Y8, Y9
-	VMOVMSKPS  Y9, R11
-	TZCNTL     R11, R11
-	MOVL       5920(AX)(R11*4), R11
-	MOVL       R11, (R9)(DI*4)
-	ADDQ       $+32, R10
-	INCQ       DI
-	CMPQ       DI, DX
-	JNE        latticeSettle8x2SIMDTrial
-	ADDQ       $+32, CX
-	ADDQ       $+4, R8
-	ADDQ       $+128, R9
-	DECQ       BX
-	JNZ        latticeSettle8x2SIMDRun
+latticeSettle8x2SIMDNeighbour:
+	MOVWLZX      (R10), R13
+	MOVBLZX      4(R12)(R13*4), R14
+	VMOVUPS      (R11)(R14*8), Y2
+	MOVBLZX      5(R12)(R13*4), R14
+	VADDPS       480(R11)(R14*8), Y2, Y2
+	MOVBLZX      6(R12)(R13*4), R14
+	VADDPS       960(R11)(R14*8), Y2, Y2
+	MOVBLZX      7(R12)(R13*4), R14
+	VADDPS       1440(R11)(R14*8), Y2, Y2
+	MOVBLZX      8(R12)(R13*4), R14
+	VADDPS       1920(R11)(R14*8), Y2, Y2
+	MOVBLZX      9(R12)(R13*4), R14
+	VADDPS       2400(R11)(R14*8), Y2, Y2
+	MOVBLZX      10(R12)(R13*4), R14
+	VADDPS       2880(R11)(R14*8), Y2, Y2
+	MOVBLZX      11(R12)(R13*4), R14
+	VADDPS       3360(R11)(R14*8), Y2, Y2
+	VCMPPS       $0x11, Y0, Y2, Y3
+	VMINPS       Y0, Y2, Y0
+	VPBROADCASTD (R12)(R13*4), Y2
+	VBLENDVPS    Y3, Y2, Y1, Y1
+	ADDQ         $+2, R10
+	DECL         R8
+	JNZ          latticeSettle8x2SIMDNeighbour
+	VMOVDQU      Y1, 4352(SI)(BX*4)
+	ADDQ         R9, BX
+	CMPQ         BX, DX
+	JLT          latticeSettle8x2SIMDSegment
+	ADDQ         $+32, CX
+	ADDQ         $+160, SI
+	DECQ         DI
+	JNZ          latticeSettle8x2SIMDRun
 	VZEROUPPER
 	RET
 
-// func latticeSettle4x8SIMD(s *float32, at int, trials int, dir *uint32, lists *uint16)
+// func latticeSettle4x8SIMD(s *float32, at int, trials int, dir *uint32, lists *uint16, rows *uint32)
 // Requires: AVX, AVX2, BMI
-TEXT ·latticeSettle4x8SIMD(SB), NOSPLIT, $0-40
+TEXT ·latticeSettle4x8SIMD(SB), NOSPLIT, $0-48
 	MOVQ         s+0(FP), AX
 	MOVQ         at+8(FP), CX
 	MOVQ         trials+16(FP), DX
-	MOVQ         dir+24(FP), BX
-	MOVQ         lists+32(FP), SI
 	ADDQ         AX, CX
+	MOVQ         dir+24(FP), BX
 	VXORPS       Y0, Y0, Y0
 	VBROADCASTSS latticeTop4<>+0(SB), Y1
 	VBROADCASTSS absBits1<>+0(SB), Y2
-	XORQ         DI, DI
-	MOVQ         AX, R8
+	XORQ         SI, SI
 
 latticeSettle4x8SIMDRound:
 	VXORPS       Y4, Y4, Y4
-	VBROADCASTSS 5120(AX)(DI*4), Y3
+	VBROADCASTSS 5632(AX)(SI*4), Y3
 	VMULPS       (CX), Y3, Y5
 	VSUBPS       oneFloat<>+0(SB), Y5, Y5
 	VMULPS       halfFloat<>+0(SB), Y5, Y5
@@ -851,199 +907,198 @@ latticeSettle4x8SIMDRound:
 	VPMADDUBSW   latticePairs4<>+0(SB), Y6, Y6
 	VPMADDWD     latticeFours4<>+0(SB), Y6, Y6
 	VEXTRACTI128 $0x01, Y6, X8
-	VMOVD        X6, R9
-	MOVL         (BX)(R9*4), R9
-	MOVL         R9, 3072(R8)
-	VMOVD        X8, R9
-	MOVL         (BX)(R9*4), R9
-	MOVL         R9, 3076(R8)
-	VPEXTRD      $0x01, X6, R9
-	MOVL         (BX)(R9*4), R9
-	MOVL         R9, 3080(R8)
-	VPEXTRD      $0x01, X8, R9
-	MOVL         (BX)(R9*4), R9
-	MOVL         R9, 3084(R8)
-	VPEXTRD      $0x02, X6, R9
-	MOVL         (BX)(R9*4), R9
-	MOVL         R9, 3088(R8)
-	VPEXTRD      $0x02, X8, R9
-	MOVL         (BX)(R9*4), R9
-	MOVL         R9, 3092(R8)
-	VPEXTRD      $0x03, X6, R9
-	MOVL         (BX)(R9*4), R9
-	MOVL         R9, 3096(R8)
-	VPEXTRD      $0x03, X8, R9
-	MOVL         (BX)(R9*4), R9
-	MOVL         R9, 3100(R8)
+	VMOVD        X6, DI
+	MOVL         (BX)(DI*4), DI
+	MOVL         DI, 3072(AX)(SI*4)
+	VMOVD        X8, DI
+	MOVL         (BX)(DI*4), DI
+	MOVL         DI, 3232(AX)(SI*4)
+	VPEXTRD      $0x01, X6, DI
+	MOVL         (BX)(DI*4), DI
+	MOVL         DI, 3392(AX)(SI*4)
+	VPEXTRD      $0x01, X8, DI
+	MOVL         (BX)(DI*4), DI
+	MOVL         DI, 3552(AX)(SI*4)
+	VPEXTRD      $0x02, X6, DI
+	MOVL         (BX)(DI*4), DI
+	MOVL         DI, 3712(AX)(SI*4)
+	VPEXTRD      $0x02, X8, DI
+	MOVL         (BX)(DI*4), DI
+	MOVL         DI, 3872(AX)(SI*4)
+	VPEXTRD      $0x03, X6, DI
+	MOVL         (BX)(DI*4), DI
+	MOVL         DI, 4032(AX)(SI*4)
+	VPEXTRD      $0x03, X8, DI
+	MOVL         (BX)(DI*4), DI
+	MOVL         DI, 4192(AX)(SI*4)
 	VBROADCASTSS latticeTie<>+0(SB), Y10
 	VCMPPS       $0x1e, Y10, Y4, Y4
-	VMOVMSKPS    Y4, R9
-	TESTL        R9, R9
+	VMOVMSKPS    Y4, DI
+	TESTL        DI, DI
 	JZ           latticeSettle4x8SIMDClear
 	VCMPPS       $0x1e, Y10, Y5, Y5
-	VMOVMSKPS    Y5, R9
-	TESTL        $0x0000000f, R9
+	VMOVMSKPS    Y5, DI
+	TESTL        $0x0000000f, DI
 	JZ           latticeSettle4x8SIMDClear0
-	VMOVD        X6, R10
-	MOVL         16384(BX)(R10*4), R10
-	MOVL         R10, 3072(R8)
+	VMOVD        X6, R8
+	MOVL         16384(BX)(R8*4), R8
+	MOVL         R8, 3072(AX)(SI*4)
 
 latticeSettle4x8SIMDClear0:
-	TESTL $0x000000f0, R9
+	TESTL $0x000000f0, DI
 	JZ    latticeSettle4x8SIMDClear1
-	VMOVD X8, R9
-	MOVL  16384(BX)(R9*4), R9
-	MOVL  R9, 3076(R8)
+	VMOVD X8, DI
+	MOVL  16384(BX)(DI*4), DI
+	MOVL  DI, 3232(AX)(SI*4)
 
 latticeSettle4x8SIMDClear1:
 	VCMPPS    $0x1e, Y10, Y7, Y7
-	VMOVMSKPS Y7, R9
-	TESTL     $0x0000000f, R9
+	VMOVMSKPS Y7, DI
+	TESTL     $0x0000000f, DI
 	JZ        latticeSettle4x8SIMDClear2
-	VPEXTRD   $0x01, X6, R10
-	MOVL      16384(BX)(R10*4), R10
-	MOVL      R10, 3080(R8)
+	VPEXTRD   $0x01, X6, R8
+	MOVL      16384(BX)(R8*4), R8
+	MOVL      R8, 3392(AX)(SI*4)
 
 latticeSettle4x8SIMDClear2:
-	TESTL   $0x000000f0, R9
+	TESTL   $0x000000f0, DI
 	JZ      latticeSettle4x8SIMDClear3
-	VPEXTRD $0x01, X8, R9
-	MOVL    16384(BX)(R9*4), R9
-	MOVL    R9, 3084(R8)
+	VPEXTRD $0x01, X8, DI
+	MOVL    16384(BX)(DI*4), DI
+	MOVL    DI, 3552(AX)(SI*4)
 
 latticeSettle4x8SIMDClear3:
 	VCMPPS    $0x1e, Y10, Y9, Y9
-	VMOVMSKPS Y9, R9
-	TESTL     $0x0000000f, R9
+	VMOVMSKPS Y9, DI
+	TESTL     $0x0000000f, DI
 	JZ        latticeSettle4x8SIMDClear4
-	VPEXTRD   $0x02, X6, R10
-	MOVL      16384(BX)(R10*4), R10
-	MOVL      R10, 3088(R8)
+	VPEXTRD   $0x02, X6, R8
+	MOVL      16384(BX)(R8*4), R8
+	MOVL      R8, 3712(AX)(SI*4)
 
 latticeSettle4x8SIMDClear4:
-	TESTL   $0x000000f0, R9
+	TESTL   $0x000000f0, DI
 	JZ      latticeSettle4x8SIMDClear5
-	VPEXTRD $0x02, X8, R9
-	MOVL    16384(BX)(R9*4), R9
-	MOVL    R9, 3092(R8)
+	VPEXTRD $0x02, X8, DI
+	MOVL    16384(BX)(DI*4), DI
+	MOVL    DI, 3872(AX)(SI*4)
 
 latticeSettle4x8SIMDClear5:
 	VCMPPS    $0x1e, Y10, Y3, Y3
-	VMOVMSKPS Y3, R9
-	TESTL     $0x0000000f, R9
+	VMOVMSKPS Y3, DI
+	TESTL     $0x0000000f, DI
 	JZ        latticeSettle4x8SIMDClear6
-	VPEXTRD   $0x03, X6, R10
-	MOVL      16384(BX)(R10*4), R10
-	MOVL      R10, 3096(R8)
+	VPEXTRD   $0x03, X6, R8
+	MOVL      16384(BX)(R8*4), R8
+	MOVL      R8, 4032(AX)(SI*4)
 
 latticeSettle4x8SIMDClear6:
-	TESTL   $0x000000f0, R9
+	TESTL   $0x000000f0, DI
 	JZ      latticeSettle4x8SIMDClear7
-	VPEXTRD $0x03, X8, R9
-	MOVL    16384(BX)(R9*4), R9
-	MOVL    R9, 3100(R8)
+	VPEXTRD $0x03, X8, DI
+	MOVL    16384(BX)(DI*4), DI
+	MOVL    DI, 4192(AX)(SI*4)
 
 latticeSettle4x8SIMDClear7:
 latticeSettle4x8SIMDClear:
-	ADDQ $+32, R8
-	INCQ DI
-	CMPQ DI, DX
+	INCQ SI
+	CMPQ SI, DX
 	JNE  latticeSettle4x8SIMDRound
-	MOVQ $0x00000008, BX
-	LEAQ 3072(AX), R8
-	LEAQ 4096(AX), R9
+	XORQ BX, BX
+
+latticeSettle4x8SIMDLevels:
+	VMOVUPS 5760(AX)(BX*4), Y0
+	VMULPS  latticeLevel0<>+0(SB), Y0, Y1
+	VMOVUPS Y1, 6432(AX)(BX*4)
+	VMULPS  latticeLevel1<>+0(SB), Y0, Y1
+	VMOVUPS Y1, 6592(AX)(BX*4)
+	VMULPS  latticeLevel2<>+0(SB), Y0, Y1
+	VMOVUPS Y1, 6752(AX)(BX*4)
+	VMULPS  latticeLevel3<>+0(SB), Y0, Y1
+	VMOVUPS Y1, 6912(AX)(BX*4)
+	VMULPS  latticeLevel4<>+0(SB), Y0, Y1
+	VMOVUPS Y1, 7072(AX)(BX*4)
+	VMULPS  latticeLevel5<>+0(SB), Y0, Y1
+	VMOVUPS Y1, 7232(AX)(BX*4)
+	VMULPS  latticeLevel6<>+0(SB), Y0, Y1
+	VMOVUPS Y1, 7392(AX)(BX*4)
+	VMULPS  latticeLevel7<>+0(SB), Y0, Y0
+	VMOVUPS Y0, 7552(AX)(BX*4)
+	ADDQ    $+8, BX
+	CMPQ    BX, DX
+	JLT     latticeSettle4x8SIMDLevels
+	MOVQ    $0x00000008, DI
+	MOVQ    AX, SI
 
 latticeSettle4x8SIMDRun:
-	MOVQ R8, R10
-	XORQ DI, DI
-
-latticeSettle4x8SIMDTrial:
-	MOVL         (R10), R11
-	MOVBLZX      R11, R12
-	SHRL         $0x08, R11
-	SHLL         $0x04, R11
-	ADDQ         SI, R11
-	VBROADCASTSS 5248(AX)(DI*4), Y0
-	VMULPS       oddLevels<>+0(SB), Y0, Y0
-	VBROADCASTSS (CX), Y1
-	VSUBPS       Y1, Y0, Y1
-	VBROADCASTSS 2048(CX), Y2
-	VMULPS       Y1, Y2, Y2
-	VMULPS       Y1, Y2, Y2
-	VBROADCASTSS 4(CX), Y1
-	VSUBPS       Y1, Y0, Y1
+	XORQ         BX, BX
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 2048(CX), Y1
+	VBROADCASTSS 4(CX), Y2
 	VBROADCASTSS 2052(CX), Y3
-	VMULPS       Y1, Y3, Y3
-	VMULPS       Y1, Y3, Y3
-	VBROADCASTSS 8(CX), Y1
-	VSUBPS       Y1, Y0, Y1
-	VBROADCASTSS 2056(CX), Y4
-	VMULPS       Y1, Y4, Y4
-	VMULPS       Y1, Y4, Y4
-	VBROADCASTSS 12(CX), Y1
-	VSUBPS       Y1, Y0, Y1
-	VBROADCASTSS 2060(CX), Y0
-	VMULPS       Y1, Y0, Y0
-	VMULPS       Y1, Y0, Y0
-	VPMOVZXWD    (R11), Y1
-	VPERMPS      Y2, Y1, Y5
-	VPSRLD       $0x03, Y1, Y1
-	VPERMPS      Y3, Y1, Y6
-	VADDPS       Y6, Y5, Y5
-	VPSRLD       $0x03, Y1, Y1
-	VPERMPS      Y4, Y1, Y6
-	VADDPS       Y6, Y5, Y5
-	VPSRLD       $0x03, Y1, Y1
-	VPERMPS      Y0, Y1, Y1
-	VADDPS       Y1, Y5, Y5
-	VMOVAPS      Y5, Y1
-	VPMOVZXWD    (R11), Y5
-	TESTL        R12, R12
-	JZ           latticeSettle4x8SIMDFound
+	VBROADCASTSS 8(CX), Y4
+	VBROADCASTSS 2056(CX), Y5
+	VBROADCASTSS 12(CX), Y6
+	VBROADCASTSS 2060(CX), Y7
 
-latticeSettle4x8SIMDMore:
-	VPMOVZXWD 16(R11), Y6
-	VPERMPS   Y2, Y6, Y7
-	VPSRLD    $0x03, Y6, Y6
-	VPERMPS   Y3, Y6, Y8
-	VADDPS    Y8, Y7, Y7
-	VPSRLD    $0x03, Y6, Y6
-	VPERMPS   Y4, Y6, Y8
-	VADDPS    Y8, Y7, Y7
-	VPSRLD    $0x03, Y6, Y6
-	VPERMPS   Y0, Y6, Y6
-	VADDPS    Y6, Y7, Y7
-	VPMOVZXWD 16(R11), Y6
-	VCMPPS    $0x11, Y1, Y7, Y8
-	VMINPS    Y1, Y7, Y1
-	VBLENDVPS Y8, Y6, Y5, Y5
-	ADDQ      $+16, R11
-	DECL      R12
-	JNZ       latticeSettle4x8SIMDMore
+latticeSettle4x8SIMDSegment:
+	MOVL         3072(SI)(BX*4), R10
+	VPBROADCASTD 3072(SI)(BX*4), Y8
+	VPCMPEQD     3072(SI)(BX*4), Y8, Y8
+	VMOVMSKPS    Y8, R9
+	NOTL         R9
+	TZCNTL       R9, R9
+	LEAQ         6432(AX)(BX*4), R11
+	MOVL         R10, R8
+	ANDL         $0x00000fff, R8
+	SHRL         $0x0c, R10
+	SHLQ         $0x01, R10
+	ADDQ         lists+32(FP), R10
+	MOVQ         rows+40(FP), R12
+	VMOVUPS      maxFloat<>+0(SB), Y8
+	MOVWLZX      (R10), R13
+	VPBROADCASTD (R12)(R13*4), Y9
 
-latticeSettle4x8SIMDFound:
-	VMOVDQU    Y5, 5920(AX)
-	VMOVAPS    Y1, Y5
-	VPERM2F128 $0x01, Y1, Y1, Y0
-	VMINPS     Y0, Y1, Y1
-	VPERMILPS  $0x4e, Y1, Y0
-	VMINPS     Y0, Y1, Y1
-	VPERMILPS  $0xb1, Y1, Y0
-	VMINPS     Y0, Y1, Y1
-	VCMPPS     $0x00, Y5, Y1, Y5
-	VMOVMSKPS  Y5, R11
-	TZCNTL     R11, R11
-	MOVL       5920(AX)(R11*4), R11
-	MOVL       R11, (R9)(DI*4)
-	ADDQ       $+32, R10
-	INCQ       DI
-	CMPQ       DI, DX
-	JNE        latticeSettle4x8SIMDTrial
-	ADDQ       $+16, CX
-	ADDQ       $+4, R8
-	ADDQ       $+128, R9
-	DECQ       BX
-	JNZ        latticeSettle4x8SIMDRun
+latticeSettle4x8SIMDNeighbour:
+	MOVWLZX      (R10), R13
+	MOVBLZX      4(R12)(R13*4), R14
+	VMOVUPS      (R11)(R14*8), Y11
+	VSUBPS       Y0, Y11, Y11
+	VMULPS       Y1, Y11, Y10
+	VMULPS       Y11, Y10, Y10
+	MOVBLZX      5(R12)(R13*4), R14
+	VMOVUPS      (R11)(R14*8), Y12
+	VSUBPS       Y2, Y12, Y12
+	VMULPS       Y3, Y12, Y11
+	VMULPS       Y12, Y11, Y11
+	VADDPS       Y11, Y10, Y10
+	MOVBLZX      6(R12)(R13*4), R14
+	VMOVUPS      (R11)(R14*8), Y12
+	VSUBPS       Y4, Y12, Y12
+	VMULPS       Y5, Y12, Y11
+	VMULPS       Y12, Y11, Y11
+	VADDPS       Y11, Y10, Y10
+	MOVBLZX      7(R12)(R13*4), R14
+	VMOVUPS      (R11)(R14*8), Y12
+	VSUBPS       Y6, Y12, Y12
+	VMULPS       Y7, Y12, Y11
+	VMULPS       Y12, Y11, Y11
+	VADDPS       Y11, Y10, Y10
+	VCMPPS       $0x11, Y8, Y10, Y11
+	VMINPS       Y8, Y10, Y8
+	VPBROADCASTD (R12)(R13*4), Y10
+	VBLENDVPS    Y11, Y10, Y9, Y9
+	ADDQ         $+2, R10
+	DECL         R8
+	JNZ          latticeSettle4x8SIMDNeighbour
+	VMOVDQU      Y9, 4352(SI)(BX*4)
+	ADDQ         R9, BX
+	CMPQ         BX, DX
+	JLT          latticeSettle4x8SIMDSegment
+	ADDQ         $+16, CX
+	ADDQ         $+160, SI
+	DECQ         DI
+	JNZ          latticeSettle4x8SIMDRun
 	VZEROUPPER
 	RET
 
@@ -1070,15 +1125,65 @@ DATA latticeFours4<>+24(SB)/4, $0x00400001
 DATA latticeFours4<>+28(SB)/4, $0x00400001
 GLOBL latticeFours4<>(SB), RODATA|NOPTR, $32
 
-DATA oddLevels<>+0(SB)/4, $0x3f800000
-DATA oddLevels<>+4(SB)/4, $0x40400000
-DATA oddLevels<>+8(SB)/4, $0x40a00000
-DATA oddLevels<>+12(SB)/4, $0x40e00000
-DATA oddLevels<>+16(SB)/4, $0x41100000
-DATA oddLevels<>+20(SB)/4, $0x41300000
-DATA oddLevels<>+24(SB)/4, $0x41500000
-DATA oddLevels<>+28(SB)/4, $0x41700000
-GLOBL oddLevels<>(SB), RODATA|NOPTR, $32
+DATA latticeLevel0<>+0(SB)/4, $0x3f800000
+DATA latticeLevel0<>+4(SB)/4, $0x3f800000
+DATA latticeLevel0<>+8(SB)/4, $0x3f800000
+DATA latticeLevel0<>+12(SB)/4, $0x3f800000
+DATA latticeLevel0<>+16(SB)/4, $0x3f800000
+DATA latticeLevel0<>+20(SB)/4, $0x3f800000
+DATA latticeLevel0<>+24(SB)/4, $0x3f800000
+DATA latticeLevel0<>+28(SB)/4, $0x3f800000
+GLOBL latticeLevel0<>(SB), RODATA|NOPTR, $32
+
+DATA latticeLevel3<>+0(SB)/4, $0x40e00000
+DATA latticeLevel3<>+4(SB)/4, $0x40e00000
+DATA latticeLevel3<>+8(SB)/4, $0x40e00000
+DATA latticeLevel3<>+12(SB)/4, $0x40e00000
+DATA latticeLevel3<>+16(SB)/4, $0x40e00000
+DATA latticeLevel3<>+20(SB)/4, $0x40e00000
+DATA latticeLevel3<>+24(SB)/4, $0x40e00000
+DATA latticeLevel3<>+28(SB)/4, $0x40e00000
+GLOBL latticeLevel3<>(SB), RODATA|NOPTR, $32
+
+DATA latticeLevel4<>+0(SB)/4, $0x41100000
+DATA latticeLevel4<>+4(SB)/4, $0x41100000
+DATA latticeLevel4<>+8(SB)/4, $0x41100000
+DATA latticeLevel4<>+12(SB)/4, $0x41100000
+DATA latticeLevel4<>+16(SB)/4, $0x41100000
+DATA latticeLevel4<>+20(SB)/4, $0x41100000
+DATA latticeLevel4<>+24(SB)/4, $0x41100000
+DATA latticeLevel4<>+28(SB)/4, $0x41100000
+GLOBL latticeLevel4<>(SB), RODATA|NOPTR, $32
+
+DATA latticeLevel5<>+0(SB)/4, $0x41300000
+DATA latticeLevel5<>+4(SB)/4, $0x41300000
+DATA latticeLevel5<>+8(SB)/4, $0x41300000
+DATA latticeLevel5<>+12(SB)/4, $0x41300000
+DATA latticeLevel5<>+16(SB)/4, $0x41300000
+DATA latticeLevel5<>+20(SB)/4, $0x41300000
+DATA latticeLevel5<>+24(SB)/4, $0x41300000
+DATA latticeLevel5<>+28(SB)/4, $0x41300000
+GLOBL latticeLevel5<>(SB), RODATA|NOPTR, $32
+
+DATA latticeLevel6<>+0(SB)/4, $0x41500000
+DATA latticeLevel6<>+4(SB)/4, $0x41500000
+DATA latticeLevel6<>+8(SB)/4, $0x41500000
+DATA latticeLevel6<>+12(SB)/4, $0x41500000
+DATA latticeLevel6<>+16(SB)/4, $0x41500000
+DATA latticeLevel6<>+20(SB)/4, $0x41500000
+DATA latticeLevel6<>+24(SB)/4, $0x41500000
+DATA latticeLevel6<>+28(SB)/4, $0x41500000
+GLOBL latticeLevel6<>(SB), RODATA|NOPTR, $32
+
+DATA latticeLevel7<>+0(SB)/4, $0x41700000
+DATA latticeLevel7<>+4(SB)/4, $0x41700000
+DATA latticeLevel7<>+8(SB)/4, $0x41700000
+DATA latticeLevel7<>+12(SB)/4, $0x41700000
+DATA latticeLevel7<>+16(SB)/4, $0x41700000
+DATA latticeLevel7<>+20(SB)/4, $0x41700000
+DATA latticeLevel7<>+24(SB)/4, $0x41700000
+DATA latticeLevel7<>+28(SB)/4, $0x41700000
+GLOBL latticeLevel7<>(SB), RODATA|NOPTR, $32
 
 // func latticeSums8x4For2SIMD(s *float32, at int)
 // Requires: AVX, AVX2
@@ -1086,7 +1191,7 @@ TEXT ·latticeSums8x4For2SIMD(SB), NOSPLIT, $0-16
 	MOVQ       s+0(FP), AX
 	MOVQ       at+8(FP), CX
 	ADDQ       AX, CX
-	LEAQ       4096(AX), DX
+	LEAQ       4352(AX), DX
 	MOVQ       $0x00000004, BX
 	VMOVDQU    oddLevels<>+0(SB), Y0
 	VPERM2F128 $0x00, Y0, Y0, Y0
@@ -1225,15 +1330,25 @@ latticeSums8x4For2SIMDLoop:
 	VPERMILPS    Y6, Y8, Y9
 	VADDPS       Y9, Y5, Y5
 	ADDQ         $+32, CX
-	ADDQ         $+128, DX
+	ADDQ         $+160, DX
 	DECQ         BX
 	JNZ          latticeSums8x4For2SIMDLoop
-	VMOVUPS      Y1, 5376(AX)
-	VMOVUPS      Y2, 5504(AX)
-	VMOVUPS      Y4, 5408(AX)
-	VMOVUPS      Y5, 5536(AX)
+	VMOVUPS      Y1, 5888(AX)
+	VMOVUPS      Y2, 6016(AX)
+	VMOVUPS      Y4, 5920(AX)
+	VMOVUPS      Y5, 6048(AX)
 	VZEROUPPER
 	RET
+
+DATA oddLevels<>+0(SB)/4, $0x3f800000
+DATA oddLevels<>+4(SB)/4, $0x40400000
+DATA oddLevels<>+8(SB)/4, $0x40a00000
+DATA oddLevels<>+12(SB)/4, $0x40e00000
+DATA oddLevels<>+16(SB)/4, $0x41100000
+DATA oddLevels<>+20(SB)/4, $0x41300000
+DATA oddLevels<>+24(SB)/4, $0x41500000
+DATA oddLevels<>+28(SB)/4, $0x41700000
+GLOBL oddLevels<>(SB), RODATA|NOPTR, $32
 
 // func latticeSums8x2For3SIMD(s *float32, at int)
 // Requires: AVX, AVX2
@@ -1241,7 +1356,7 @@ TEXT ·latticeSums8x2For3SIMD(SB), NOSPLIT, $0-16
 	MOVQ       s+0(FP), AX
 	MOVQ       at+8(FP), CX
 	ADDQ       AX, CX
-	LEAQ       4096(AX), DX
+	LEAQ       4352(AX), DX
 	MOVQ       $0x00000002, BX
 	VMOVDQU    oddLevels<>+0(SB), Y0
 	VPERM2F128 $0x00, Y0, Y0, Y0
@@ -1422,15 +1537,15 @@ latticeSums8x2For3SIMDLoop:
 	VPERMILPS    Y9, Y11, Y12
 	VADDPS       Y12, Y8, Y8
 	ADDQ         $+32, CX
-	ADDQ         $+128, DX
+	ADDQ         $+160, DX
 	DECQ         BX
 	JNZ          latticeSums8x2For3SIMDLoop
-	VMOVUPS      Y1, 5376(AX)
-	VMOVUPS      Y2, 5504(AX)
-	VMOVUPS      Y4, 5408(AX)
-	VMOVUPS      Y5, 5536(AX)
-	VMOVUPS      Y7, 5440(AX)
-	VMOVUPS      Y8, 5568(AX)
+	VMOVUPS      Y1, 5888(AX)
+	VMOVUPS      Y2, 6016(AX)
+	VMOVUPS      Y4, 5920(AX)
+	VMOVUPS      Y5, 6048(AX)
+	VMOVUPS      Y7, 5952(AX)
+	VMOVUPS      Y8, 6080(AX)
 	VZEROUPPER
 	RET
 
@@ -1440,7 +1555,7 @@ TEXT ·latticeSums4x8For4SIMD(SB), NOSPLIT, $0-16
 	MOVQ    s+0(FP), AX
 	MOVQ    at+8(FP), CX
 	ADDQ    AX, CX
-	LEAQ    4096(AX), DX
+	LEAQ    4352(AX), DX
 	MOVQ    $0x00000008, BX
 	VMOVDQU oddLevels<>+0(SB), Y0
 	VXORPS  Y1, Y1, Y1
@@ -1558,17 +1673,17 @@ latticeSums4x8For4SIMDLoop:
 	VPERMPS      Y14, Y12, Y15
 	VADDPS       Y15, Y11, Y11
 	ADDQ         $+16, CX
-	ADDQ         $+128, DX
+	ADDQ         $+160, DX
 	DECQ         BX
 	JNZ          latticeSums4x8For4SIMDLoop
-	VMOVUPS      Y1, 5376(AX)
-	VMOVUPS      Y2, 5504(AX)
-	VMOVUPS      Y4, 5408(AX)
-	VMOVUPS      Y5, 5536(AX)
-	VMOVUPS      Y7, 5440(AX)
-	VMOVUPS      Y8, 5568(AX)
-	VMOVUPS      Y10, 5472(AX)
-	VMOVUPS      Y11, 5600(AX)
+	VMOVUPS      Y1, 5888(AX)
+	VMOVUPS      Y2, 6016(AX)
+	VMOVUPS      Y4, 5920(AX)
+	VMOVUPS      Y5, 6048(AX)
+	VMOVUPS      Y7, 5952(AX)
+	VMOVUPS      Y8, 6080(AX)
+	VMOVUPS      Y10, 5984(AX)
+	VMOVUPS      Y11, 6112(AX)
 	VZEROUPPER
 	RET
 
@@ -1578,7 +1693,7 @@ TEXT ·latticeSums4x8For3SIMD(SB), NOSPLIT, $0-16
 	MOVQ    s+0(FP), AX
 	MOVQ    at+8(FP), CX
 	ADDQ    AX, CX
-	LEAQ    4096(AX), DX
+	LEAQ    4352(AX), DX
 	MOVQ    $0x00000008, BX
 	VMOVDQU oddLevels<>+0(SB), Y0
 	VXORPS  Y1, Y1, Y1
@@ -1674,15 +1789,15 @@ latticeSums4x8For3SIMDLoop:
 	VPERMPS      Y11, Y9, Y12
 	VADDPS       Y12, Y8, Y8
 	ADDQ         $+16, CX
-	ADDQ         $+128, DX
+	ADDQ         $+160, DX
 	DECQ         BX
 	JNZ          latticeSums4x8For3SIMDLoop
-	VMOVUPS      Y1, 5376(AX)
-	VMOVUPS      Y2, 5504(AX)
-	VMOVUPS      Y4, 5408(AX)
-	VMOVUPS      Y5, 5536(AX)
-	VMOVUPS      Y7, 5440(AX)
-	VMOVUPS      Y8, 5568(AX)
+	VMOVUPS      Y1, 5888(AX)
+	VMOVUPS      Y2, 6016(AX)
+	VMOVUPS      Y4, 5920(AX)
+	VMOVUPS      Y5, 6048(AX)
+	VMOVUPS      Y7, 5952(AX)
+	VMOVUPS      Y8, 6080(AX)
 	VZEROUPPER
 	RET
 
@@ -2907,13 +3022,3 @@ nearestRunSIMDGroup:
 	MOVQ       CX, ret+40(FP)
 	VZEROUPPER
 	RET
-
-DATA maxFloat<>+0(SB)/4, $0x7f7fffff
-DATA maxFloat<>+4(SB)/4, $0x7f7fffff
-DATA maxFloat<>+8(SB)/4, $0x7f7fffff
-DATA maxFloat<>+12(SB)/4, $0x7f7fffff
-DATA maxFloat<>+16(SB)/4, $0x7f7fffff
-DATA maxFloat<>+20(SB)/4, $0x7f7fffff
-DATA maxFloat<>+24(SB)/4, $0x7f7fffff
-DATA maxFloat<>+28(SB)/4, $0x7f7fffff
-GLOBL maxFloat<>(SB), RODATA|NOPTR, $32

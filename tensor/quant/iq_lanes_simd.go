@@ -3,16 +3,18 @@
 package quant
 
 // latticeLanes is the search of latticeFit with neighbours, values or candidates
-// in lanes. It holds one superblock. The kernels know the offsets down to pick.
+// in lanes. It holds one superblock. The kernels know the offsets down to terms.
 type latticeLanes struct {
 	x, w, root   [256]float32
-	starts       [32][8]uint32 // dir entries by candidate and run
-	keys         [8][32]uint32 // entries by run and candidate
-	ids, scales  [32]float32   // candidates: codes a unit of x, and the inverse
-	sumqx, sumq2 [32]float32   // of candidates
-	tops, lows   [32]float32   // of eight values
+	starts       [8][candidateRow]uint32 // dir entries by run and candidate
+	keys         [8][candidateRow]uint32 // of the entries
+	ids, scales  [32]float32             // candidates: codes a unit of x, and the inverse
+	sumqx, sumq2 [32]float32             // of candidates
+	tops, lows   [32]float32             // of eight values
 	signs        [32]uint8
-	pick         [8]uint32
+	// For the candidates: of runs of 8, the terms of the 3 codes of each value; of
+	// runs of 4, the 8 levels times the scale.
+	terms [24][candidateRow]float32
 
 	fit        *latticeFit
 	lists      *laneLists
@@ -54,13 +56,14 @@ func (s *latticeLanes) load(x, weights []float32, sigma2, base float32) bool {
 // settle finds the keys of entries under the first candidates.
 func (s *latticeLanes) settle(at, trials int) {
 	l := s.lists
+	dir, lists, rows := &l.dir[0], &l.lists[0], &l.rows[0]
 	switch {
 	case s.fit.grid.dim == 4:
-		latticeSettle4x8SIMD(&s.x[0], 4*at, trials, &l.dir[0], &l.lists[0])
+		latticeSettle4x8SIMD(&s.x[0], 4*at, trials, dir, lists, rows)
 	case s.fit.group == 16:
-		latticeSettle8x2SIMD(&s.x[0], 4*at, trials, &l.dir[0], &l.lists[0])
+		latticeSettle8x2SIMD(&s.x[0], 4*at, trials, dir, lists, rows)
 	default:
-		latticeSettle8x4SIMD(&s.x[0], 4*at, trials, &l.dir[0], &l.lists[0])
+		latticeSettle8x4SIMD(&s.x[0], 4*at, trials, dir, lists, rows)
 	}
 }
 
@@ -143,7 +146,7 @@ func (s *latticeLanes) fitGroup(g *latticeGroup, i int) (scale float32, ok, able
 	any := f.positive
 	for r := range runs {
 		keys[r] = s.keys[r][found]
-		off := s.starts[found][r]>>8 >= s.lists.entries
+		off := !s.lists.onGrid(f.grid, s.starts[r][found])
 		again[r] = off || f.refitAll
 		any = any || off
 	}

@@ -15,11 +15,11 @@ func TestGridLanesLayout(t *testing.T) {
 	for name, fields := range map[string][]struct{ offset, bytes uintptr }{
 		"latticeLanes": {
 			{unsafe.Offsetof(l.x), 1024}, {unsafe.Offsetof(l.w), 1024}, {unsafe.Offsetof(l.root), 1024},
-			{unsafe.Offsetof(l.starts), 1024}, {unsafe.Offsetof(l.keys), 1024},
+			{unsafe.Offsetof(l.starts), 8 * 160}, {unsafe.Offsetof(l.keys), 8 * 160},
 			{unsafe.Offsetof(l.ids), 128}, {unsafe.Offsetof(l.scales), 128},
 			{unsafe.Offsetof(l.sumqx), 128}, {unsafe.Offsetof(l.sumq2), 128},
 			{unsafe.Offsetof(l.tops), 128}, {unsafe.Offsetof(l.lows), 128},
-			{unsafe.Offsetof(l.signs), 32}, {unsafe.Offsetof(l.pick), 32},
+			{unsafe.Offsetof(l.signs), 32}, {unsafe.Offsetof(l.terms), 24 * 160},
 		},
 		"splitLanes": {
 			{unsafe.Offsetof(s.x), 1024}, {unsafe.Offsetof(s.w), 1024}, {unsafe.Offsetof(s.rank), 1024},

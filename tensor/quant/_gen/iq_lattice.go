@@ -15,29 +15,33 @@ const (
 	latW      = latX + 1024
 	latRoot   = latW + 1024
 	latStarts = latRoot + 1024
-	latKeys   = latStarts + 1024
-	latIDs    = latKeys + 1024
+	latKeys   = latStarts + 8*latRow
+	latIDs    = latKeys + 8*latRow
 	latScales = latIDs + 128
 	latSumQX  = latScales + 128
 	latSumQ2  = latSumQX + 128
 	latTops   = latSumQ2 + 128
 	latLows   = latTops + 128
 	latSigns  = latLows + 128
-	latPick   = latSigns + 32
+	latTerms  = latSigns + 32
+
+	// A row has room for 32 candidates and a vector that begins at the last.
+	latRow = 4 * 40
+
+	latCountBits = 12 // of a dir entry
 )
 
 // lattice holds what differs between the grids of 8 and of 4 values.
 type lattice struct {
-	dim   int // values of a run
-	bits  int // bits of a code
-	top   float32
-	first int // groups of neighbours that every list has
-	keys  int // the short lists in dir; the long ones follow
+	dim  int // values of a run
+	bits int // bits of a code
+	top  float32
+	keys int // the short lists in dir; the long ones follow
 }
 
 var (
-	lattice8 = lattice{dim: 8, bits: 2, top: 2, first: 2, keys: 6561}
-	lattice4 = lattice{dim: 4, bits: 3, top: 7, first: 1, keys: 4096}
+	lattice8 = lattice{dim: 8, bits: 2, top: 2, keys: 6561}
+	lattice4 = lattice{dim: 4, bits: 3, top: 7, keys: 4096}
 )
 
 func floats(name string, v ...float32) Mem {
@@ -212,14 +216,13 @@ func latticeCandidates() {
 func latticeSettle(l lattice, group int) {
 	vectors, runs := group/8, group/l.dim
 	name := "latticeSettle" + string(rune('0'+l.dim)) + "x" + string(rune('0'+runs)) + "SIMD"
-	TEXT(name, NOSPLIT, "func(s *float32, at, trials int, dir *uint32, lists *uint16)")
+	TEXT(name, NOSPLIT, "func(s *float32, at, trials int, dir *uint32, lists *uint16, rows *uint32)")
 	Doc(name+" finds the keys of the entries for the runs of the group at byte at", "under the first candidates.")
 	Pragma("noescape")
 	s, x, trials := Load(Param("s"), GP64()), Load(Param("at"), GP64()), Load(Param("trials"), GP64())
-	dir, lists := Load(Param("dir"), GP64()), Load(Param("lists"), GP64())
 	ADDQ(s, x)
-	latticeRound(name, l, vectors, runs, s, x, trials, dir)
-	latticeSearch(name, l, runs, s, x, trials, lists)
+	latticeRound(name, l, vectors, runs, s, x, trials, Load(Param("dir"), GP64()))
+	latticeSearch(name, l, runs, s, x, trials)
 	VZEROUPPER()
 	RET()
 }
@@ -227,9 +230,8 @@ func latticeSettle(l lattice, group int) {
 func latticeRound(name string, l lattice, vectors, runs int, s, x, trials, dir Register) {
 	one, half, zero := eights("oneFloat", 0x3f800000), eights("halfFloat", 0x3f000000), zeroed()
 	top, abs := constant("latticeTop"+string(rune('0'+l.dim)), math.Float32bits(l.top)), constant("absBits1", 0x7fffffff)
-	trial, starts := GP64(), GP64()
+	trial := GP64()
 	XORQ(trial, trial)
-	MOVQ(s, starts)
 	Label(name + "Round")
 	id, tie := YMM(), zeroed()
 	VBROADCASTSS(Mem{Base: s, Index: trial, Scale: 4, Disp: latIDs}, id)
@@ -266,7 +268,7 @@ func latticeRound(name string, l lattice, vectors, runs int, s, x, trials, dir R
 			VPEXTRD(U8(lane), v, r)
 		}
 		MOVL(Mem{Base: dir, Index: r.As64(), Scale: 4, Disp: 4 * long}, r)
-		MOVL(r, Mem{Base: starts, Disp: latStarts + 4*run})
+		MOVL(r, Mem{Base: s, Index: trial, Scale: 4, Disp: latStarts + latRow*run})
 	}
 	var key [8]func(long int)
 	if l.dim == 8 {
@@ -310,125 +312,143 @@ func latticeRound(name string, l lattice, vectors, runs int, s, x, trials, dir R
 		Label(label)
 	}
 	Label(name + "Clear")
-	ADDQ(I32(32), starts)
 	INCQ(trial)
 	CMPQ(trial, trials)
 	JNE(LabelRef(name + "Round"))
 }
 
-// latticeSearch gives each lane a neighbour. For every value of the run there is
-// a table of the terms that its codes add to a distance, so a lane picks terms
-// by the bits of a key and sums them in order. Lists run down the lanes: the
-// first of equal distances is in the lowest lane, and there the earliest.
-func latticeSearch(name string, l lattice, runs int, s, x, trials, lists Register) {
-	run, trial, starts, out := GP64(), GP64(), GP64(), GP64()
-	MOVQ(U32(runs), run)
-	LEAQ(Mem{Base: s, Disp: latStarts}, starts)
-	LEAQ(Mem{Base: s, Disp: latKeys}, out)
-	Label(name + "Run")
-	at := GP64()
-	MOVQ(starts, at)
-	XORQ(trial, trial)
-	Label(name + "Trial")
-	start, more := GP32(), GP32()
-	MOVL(Mem{Base: at}, start)
-	MOVBLZX(start.As8(), more)
-	SHRL(U8(8), start)
-	SHLL(U8(4), start)
-	list := start.As64()
-	ADDQ(lists, list)
-
-	var terms []VecVirtual
-	if l.dim == 8 {
-		terms = latticeTerms8(s, x, trial)
-	} else {
-		terms = latticeTerms4(s, x, trial)
-	}
-	sum := func(disp int) (k, d VecVirtual) {
-		k, d = YMM(), YMM()
-		VPMOVZXWD(Mem{Base: list, Disp: disp}, k)
-		for i, t := range terms {
-			v := d
-			if i > 0 {
-				v = YMM()
-				VPSRLD(U8(l.bits), k, k)
-			}
-			if l.dim == 8 {
-				VPERMILPS(k, t, v)
-			} else {
-				VPERMPS(t, k, v)
-			}
-			if i > 0 {
-				VADDPS(v, d, d)
-			}
+// latticeSearch gives each lane a candidate. Neighbouring candidates often have
+// the same key, and up to eight of them go through its list together. A
+// neighbour has a row of terms for each value, at an offset in units of 8 bytes,
+// and its key. For runs of 8, rows hold terms of a distance; for runs of 4, with
+// more codes and shorter lists, they hold levels, and terms are made on the way.
+func latticeSearch(name string, l lattice, runs int, s, x, trials Register) {
+	at, row, run := GP64(), GP64(), GP64()
+	if l.dim == 4 {
+		XORQ(at, at)
+		Label(name + "Levels")
+		scale := YMM()
+		VMOVUPS(Mem{Base: s, Index: at, Scale: 4, Disp: latScales}, scale)
+		for c := 0; c < 8; c++ {
+			v := YMM()
+			VMULPS(levelTimes(c), scale, v)
+			VMOVUPS(v, Mem{Base: s, Index: at, Scale: 4, Disp: latTerms + latRow*c})
 		}
-		return k, d
+		ADDQ(I32(8), at)
+		CMPQ(at, trials)
+		JLT(LabelRef(name + "Levels"))
 	}
-	best, key := YMM(), YMM()
-	k, d := sum(0)
-	if l.first == 2 {
-		k2, d2 := sum(16)
-		VCMPPS(U8(cmpLT), d, d2, k)
-		VMINPS(d, d2, best)
-		VPMOVZXWD(Mem{Base: list}, key)
-		VPMOVZXWD(Mem{Base: list, Disp: 16}, k2)
-		VBLENDVPS(k, k2, key, key)
+	MOVQ(U32(uint32(runs)), run)
+	MOVQ(s, row)
+	Label(name + "Run")
+	XORQ(at, at)
+	var v, root [4]VecVirtual
+	if l.dim == 4 {
+		for i := range v {
+			v[i], root[i] = YMM(), YMM()
+			VBROADCASTSS(Mem{Base: x, Disp: latX + 4*i}, v[i])
+			VBROADCASTSS(Mem{Base: x, Disp: latRoot + 4*i}, root[i])
+		}
 	} else {
-		VMOVAPS(d, best)
-		VPMOVZXWD(Mem{Base: list}, key)
+		latticeTerms(name, s, x, trials, at)
 	}
-	TESTL(more, more)
-	JZ(LabelRef(name + "Found"))
-	Label(name + "More")
-	k, d = sum(16 * l.first)
-	VPMOVZXWD(Mem{Base: list, Disp: 16 * l.first}, k)
+	Label(name + "Segment")
+	count, same, list, terms := GP32(), GP32(), GP64(), GP64()
 	m := YMM()
-	VCMPPS(U8(cmpLT), best, d, m)
+	MOVL(Mem{Base: row, Index: at, Scale: 4, Disp: latStarts}, list.As32())
+	VPBROADCASTD(Mem{Base: row, Index: at, Scale: 4, Disp: latStarts}, m)
+	VPCMPEQD(Mem{Base: row, Index: at, Scale: 4, Disp: latStarts}, m, m)
+	VMOVMSKPS(m, same)
+	NOTL(same)
+	TZCNTL(same, same) // the complement of 8 bits is not 0
+	LEAQ(Mem{Base: s, Index: at, Scale: 4, Disp: latTerms}, terms)
+	MOVL(list.As32(), count)
+	ANDL(U32(1<<latCountBits-1), count)
+	SHRL(U8(latCountBits), list.As32())
+	SHLQ(U8(1), list)
+	ADDQ(argument("lists"), list)
+	rows, entry := Load(Param("rows"), GP64()), GP64()
+	best, key := YMM(), YMM()
+	VMOVUPS(eights("maxFloat", math.Float32bits(math.MaxFloat32)), best)
+	MOVWLZX(Mem{Base: list}, entry.As32())
+	VPBROADCASTD(Mem{Base: rows, Index: entry, Scale: 4}, key)
+	Label(name + "Neighbour")
+	d, t := YMM(), YMM()
+	MOVWLZX(Mem{Base: list}, entry.As32())
+	for i := 0; i < l.dim; i++ {
+		code := GP32()
+		MOVBLZX(Mem{Base: rows, Index: entry, Scale: 4, Disp: 4 + i}, code)
+		if l.dim == 8 {
+			m := Mem{Base: terms, Index: code.As64(), Scale: 8, Disp: 3 * latRow * i}
+			if i == 0 {
+				VMOVUPS(m, d)
+			} else {
+				VADDPS(m, d, d)
+			}
+			continue
+		}
+		q, p := YMM(), t
+		if i == 0 {
+			p = d
+		}
+		VMOVUPS(Mem{Base: terms, Index: code.As64(), Scale: 8}, q)
+		VSUBPS(v[i], q, q)
+		VMULPS(root[i], q, p)
+		VMULPS(q, p, p)
+		if i > 0 {
+			VADDPS(p, d, d)
+		}
+	}
+	VCMPPS(U8(cmpLT), best, d, t)
 	VMINPS(best, d, best)
-	VBLENDVPS(m, k, key, key)
-	ADDQ(I32(16), list)
-	DECL(more)
-	JNZ(LabelRef(name + "More"))
-	Label(name + "Found")
-	VMOVDQU(key, Mem{Base: s, Disp: latPick})
-	VMOVAPS(best, key)
-	fold8(best, minOp)
-	VCMPPS(U8(0), key, best, key)
-	mask := GP32()
-	VMOVMSKPS(key, mask)
-	TZCNTL(mask, mask)
-	MOVL(Mem{Base: s, Index: mask.As64(), Scale: 4, Disp: latPick}, mask)
-	MOVL(mask, Mem{Base: out, Index: trial, Scale: 4})
-	ADDQ(I32(32), at)
-	INCQ(trial)
-	CMPQ(trial, trials)
-	JNE(LabelRef(name + "Trial"))
+	VPBROADCASTD(Mem{Base: rows, Index: entry, Scale: 4}, d)
+	VBLENDVPS(t, d, key, key)
+	ADDQ(I32(2), list)
+	DECL(count)
+	JNZ(LabelRef(name + "Neighbour"))
+	VMOVDQU(key, Mem{Base: row, Index: at, Scale: 4, Disp: latKeys})
+	ADDQ(same.As64(), at)
+	CMPQ(at, trials)
+	JLT(LabelRef(name + "Segment"))
 	ADDQ(I32(4*l.dim), x)
-	ADDQ(I32(4), starts)
-	ADDQ(I32(128), out)
+	ADDQ(I32(latRow), row)
 	DECQ(run)
 	JNZ(LabelRef(name + "Run"))
 }
 
-// latticeTerms8 gives the terms of the three codes of each of 8 values, in both
-// halves of a register.
-func latticeTerms8(s, x, trial Register) []VecVirtual {
-	scale := YMM()
-	VBROADCASTSS(Mem{Base: s, Index: trial, Scale: 4, Disp: latScales}, scale)
-	var t [3]VecVirtual
-	for c := range t {
-		d := YMM()
-		if c == 0 {
-			VSUBPS(Mem{Base: x, Disp: latX}, scale, d)
-		} else {
-			VMULPS(floats("latticeLevel"+string(rune('0'+c)), eightTimes(float32(2*c+1))...), scale, d)
-			VSUBPS(Mem{Base: x, Disp: latX}, d, d)
-		}
-		t[c] = YMM()
-		VMULPS(Mem{Base: x, Disp: latRoot}, d, t[c])
-		VMULPS(d, t[c], t[c])
+// levelTimes is the level of a code in all lanes.
+func levelTimes(c int) Mem {
+	v := float32(2*c + 1)
+	return floats("latticeLevel"+string(rune('0'+c)), v, v, v, v, v, v, v, v)
+}
+
+// latticeTerms makes the rows of terms of a run of 8: for each value those of its
+// three codes. at is 0 before and after.
+func latticeTerms(name string, s, x, trials, at Register) {
+	Label(name + "Terms")
+	var q [3]VecVirtual
+	for c := range q {
+		q[c] = YMM()
 	}
-	return spreadTerms(t)
+	VMOVUPS(Mem{Base: s, Index: at, Scale: 4, Disp: latScales}, q[0])
+	VMULPS(levelTimes(1), q[0], q[1])
+	VMULPS(levelTimes(2), q[0], q[2])
+	for i := 0; i < 8; i++ {
+		v, root := YMM(), YMM()
+		VBROADCASTSS(Mem{Base: x, Disp: latX + 4*i}, v)
+		VBROADCASTSS(Mem{Base: x, Disp: latRoot + 4*i}, root)
+		for c := range q {
+			d, t := YMM(), YMM()
+			VSUBPS(v, q[c], d)
+			VMULPS(root, d, t)
+			VMULPS(d, t, t)
+			VMOVUPS(t, Mem{Base: s, Index: at, Scale: 4, Disp: latTerms + latRow*(3*i+c)})
+		}
+	}
+	ADDQ(I32(8), at)
+	CMPQ(at, trials)
+	JLT(LabelRef(name + "Terms"))
+	XORQ(at, at)
 }
 
 // spreadTerms makes a table for each of 8 values out of a vector for each of
@@ -459,27 +479,21 @@ func spreadTerms(t [3]VecVirtual) []VecVirtual {
 	return terms
 }
 
-func eightTimes(v float32) []float32 { return []float32{v, v, v, v, v, v, v, v} }
+// sumTerms sums the terms that the keys k, which are lost, pick for 8 values.
+func sumTerms(terms []VecVirtual, k, d VecVirtual) {
+	for i, t := range terms {
+		if i == 0 {
+			VPERMILPS(k, t, d)
+			continue
+		}
+		v := YMM()
+		VPSRLD(U8(2), k, k)
+		VPERMILPS(k, t, v)
+		VADDPS(v, d, d)
+	}
+}
 
 func oddLevels() Mem { return floats("oddLevels", 1, 3, 5, 7, 9, 11, 13, 15) }
-
-// latticeTerms4 gives the terms of the eight codes of each of 4 values.
-func latticeTerms4(s, x, trial Register) []VecVirtual {
-	levels := YMM()
-	VBROADCASTSS(Mem{Base: s, Index: trial, Scale: 4, Disp: latScales}, levels)
-	VMULPS(oddLevels(), levels, levels)
-	terms := make([]VecVirtual, 4)
-	for i := range terms {
-		d, t := YMM(), YMM()
-		VBROADCASTSS(Mem{Base: x, Disp: latX + 4*i}, d)
-		VSUBPS(d, levels, d)
-		VBROADCASTSS(Mem{Base: x, Disp: latRoot + 4*i}, t)
-		VMULPS(d, t, t)
-		VMULPS(d, t, t)
-		terms[i] = t
-	}
-	return terms
-}
 
 // latticeSums has a candidate in each lane.
 func latticeSums(l lattice, group, vectors int) {
@@ -531,7 +545,7 @@ func latticeSums(l lattice, group, vectors int) {
 		}
 	}
 	ADDQ(I32(4*l.dim), x)
-	ADDQ(I32(128), keys)
+	ADDQ(I32(latRow), keys)
 	DECQ(left)
 	JNZ(LabelRef(name + "Loop"))
 	for i := range qx {

@@ -515,7 +515,7 @@ func splitKeys() {
 func nearestRun() {
 	name := "nearestRunSIMD"
 	TEXT(name, NOSPLIT, "func(list *uint16, groups int, x, w *float32, levels *[4]float32) int")
-	Doc(name+" is nearestEntry for a run of 8 with three levels, which are scaled already.", "It gives the place in list of the key, which lies as laneLists say.")
+	Doc(name+" is nearestEntry for a run of 8 with three levels, which are scaled already.", "It gives the place in list of the key, which lies as nearLanes lays it.")
 	Pragma("noescape")
 	list, n := Load(Param("list"), GP64()), Load(Param("groups"), GP64())
 	x, w, levels := Load(Param("x"), GP64()), Load(Param("w"), GP64()), Load(Param("levels"), GP64())
@@ -536,17 +536,7 @@ func nearestRun() {
 	Label(name + "Group")
 	k, d := YMM(), YMM()
 	VPMOVZXWD(Mem{Base: list}, k)
-	for i, t := range terms {
-		v := d
-		if i > 0 {
-			v = YMM()
-			VPSRLD(U8(2), k, k)
-		}
-		VPERMILPS(k, t, v)
-		if i > 0 {
-			VADDPS(v, d, d)
-		}
-	}
+	sumTerms(terms, k, d)
 	VCMPPS(U8(cmpLT), best, d, k)
 	VMINPS(best, d, best)
 	VBLENDVPS(k, at, group, group)
@@ -556,7 +546,7 @@ func nearestRun() {
 	JNZ(LabelRef(name + "Group"))
 	VMOVAPS(best, d)
 	fold8(best, minOp)
-	VCMPPS(U8(0), d, best, d)
+	VCMPPS(U8(cmpEQ), d, best, d)
 	mask, r := GP32(), GP64()
 	VMOVMSKPS(d, mask)
 	TZCNTL(mask, mask)
