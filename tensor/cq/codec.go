@@ -139,18 +139,23 @@ func abs(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^
 // smallest is what a norm is taken for at least when a group is divided by it.
 const smallest = 1e-12
 
-// encodeGroupScalar writes the index of each weight of a group. It gives the
-// group's norm and how near a coordinate comes to a border. x is left in disorder.
-func encodeGroupScalar(index []byte, x []float32, c *cuts, root float32) (norm, near float32) {
-	transform(x)
-	norm = scaledNorm(x, root)
+// encodeGroup writes the index of each weight of a group. It gives the group's norm
+// and how near a coordinate comes to a border. x is left in disorder.
+func encodeGroup(index []byte, x []float32, c *cuts, root float32) (norm, near float32) {
+	norm = groupNorm(x, root)
 	return norm, nearest(index, x, norm, c)
 }
 
-// nearest writes the index of the nearest entry for each of the rotated weights
-// over their norm, and gives the least distance from a border. A search passes both
-// borders of the cell where it ends.
-func nearest(index []byte, x []float32, norm float32, c *cuts) float32 {
+// groupNorm turns a group and gives its norm.
+func groupNorm(x []float32, root float32) float32 {
+	transform(x)
+	return float32(math.Sqrt(float64(scaledSquares(x, root))))
+}
+
+// nearestScalar writes the index of the nearest entry for each of the rotated
+// weights over their norm, and gives the least distance from a border. A search
+// passes both borders of the cell where it ends.
+func nearestScalar(index []byte, x []float32, norm float32, c *cuts) float32 {
 	if norm < smallest {
 		norm = smallest
 	}
@@ -173,13 +178,12 @@ func nearest(index []byte, x []float32, norm float32, c *cuts) float32 {
 	return near
 }
 
-// scaledNorm multiplies by root and gives the length, the squares added as NumPy
-// does.
-func scaledNorm(x []float32, root float32) float32 {
+// scaledSquaresScalar multiplies by root and adds the squares as NumPy does.
+func scaledSquaresScalar(x []float32, root float32) float32 {
 	for i := range x {
 		x[i] = float32(x[i] * root)
 	}
-	return float32(math.Sqrt(float64(sumSquares(x))))
+	return sumSquares(x)
 }
 
 // sumSquares is pairwise over the squares: eight sums for up to 128 values, two

@@ -2,10 +2,10 @@ package cq
 
 import "math"
 
-// transform replaces a group by its product with Sylvester's matrix, before the
+// transformScalar replaces a group by its product with Sylvester's matrix, before the
 // division by sqrt(len(x)): a fast Walsh-Hadamard transform, neighbours first.
 // len(x) is a power of two.
-func transform(x []float32) {
+func transformScalar(x []float32) {
 	for h := 1; h < len(x); h *= 2 {
 		for i := 0; i < len(x); i += 2 * h {
 			a, b := x[i:i+h], x[i+h:i+2*h]
@@ -22,19 +22,9 @@ func rootOf(group int) float32 { return float32(1 / math.Sqrt(float64(group))) }
 
 // Rotate replaces a group of 32 to 256 weights by its product with the
 // normalized Walsh-Hadamard matrix, which is its own inverse.
-func Rotate(x []float32) {
-	rotate(x, rootOf(len(x)))
-}
+func Rotate(x []float32) { rotate(x, rootOf(len(x))) }
 
-func rotateScalar(x []float32, root float32) {
+func rotate(x []float32, root float32) {
 	transform(x)
-	for i := range x {
-		x[i] = float32(x[i] * root)
-	}
-}
-
-// groupNormScalar is the norm that encodeGroupScalar gives.
-func groupNormScalar(x []float32, root float32) float32 {
-	transform(x)
-	return scaledNorm(x, root)
+	scaledSquares(x, root)
 }

@@ -2,10 +2,10 @@
 
 package cq
 
-func encodeGroup(index []byte, x []float32, c *cuts, root float32) (norm, near float32) {
-	return encodeGroupScalar(index, x, c, root)
+func transform(x []float32) { transformScalar(x) }
+
+func scaledSquares(x []float32, root float32) float32 { return scaledSquaresScalar(x, root) }
+
+func nearest(index []byte, x []float32, norm float32, c *cuts) float32 {
+	return nearestScalar(index, x, norm, c)
 }
-
-func groupNorm(x []float32, root float32) float32 { return groupNormScalar(x, root) }
-
-func rotate(x []float32, root float32) { rotateScalar(x, root) }

@@ -49,50 +49,60 @@ func paired(at, rows int) bool {
 	return at >= rows-rest && at < rows-rest%4
 }
 
-// term gives x[k] times entry (k, j) of H. It is exact in float64.
-func term(x []float32, k, j int, root float32) float64 {
-	v := float64(float64(x[k]) * float64(root))
-	if bits.OnesCount(uint(k&j))&1 == 1 {
-		return -v
+// addTerm adds x[k] times row k of H to the sums, each fused: the product of two
+// float32 is exact in float64.
+func addTerm(sums, x []float32, k int, root float32) {
+	v := math.Float64bits(float64(float64(x[k]) * float64(root)))
+	for j, s := range sums {
+		sign := uint64(odd[k&j]) << 63
+		sums[j] = float32(float64(s) + math.Float64frombits(v^sign))
 	}
-	return v
 }
+
+// odd has 1 for numbers with an odd number of ones: entries of H with such places
+// in common are negative.
+var odd = func() (t [256]uint8) {
+	for i := range t {
+		t[i] = uint8(bits.OnesCount(uint(i)) & 1)
+	}
+	return t
+}()
 
 // product adds one fused term after the other.
 func product(dst, x []float32, root float32) {
-	for j := range dst {
-		var s float32
-		for k := range x {
-			s = float32(float64(s) + term(x, k, j, root))
-		}
-		dst[j] = s
+	clear(dst)
+	for k := range x {
+		addTerm(dst, x, k, root)
 	}
 }
 
 // productPaired has a sum for the even terms and one for the odd ones.
 func productPaired(dst, x []float32, root float32) {
-	for j := range dst {
-		var even, odd float32
-		for k := 0; k < len(x); k += 2 {
-			even = float32(float64(even) + term(x, k, j, root))
-			odd = float32(float64(odd) + term(x, k+1, j, root))
-		}
-		dst[j] = even + odd
+	var second [256]float32
+	s := second[:len(x)]
+	clear(dst)
+	for k := 0; k < len(x); k += 2 {
+		addTerm(dst, x, k, root)
+		addTerm(s, x, k+1, root)
+	}
+	for j, v := range s {
+		dst[j] += v
 	}
 }
 
 // productBlocks is the product with a vector: eight fused terms make a sum that is
 // added to the whole.
 func productBlocks(dst, x []float32, root float32) {
-	for j := range dst {
-		var s float32
-		for k := 0; k < len(x); k += 8 {
-			var t float32
-			for i := k; i < k+8; i++ {
-				t = float32(float64(t) + term(x, i, j, root))
-			}
-			s += t
+	var part [256]float32
+	t := part[:len(x)]
+	clear(dst)
+	for k := 0; k < len(x); k += 8 {
+		clear(t)
+		for i := k; i < k+8; i++ {
+			addTerm(t, x, i, root)
 		}
-		dst[j] = s
+		for j, v := range t {
+			dst[j] += v
+		}
 	}
 }
