@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 
@@ -41,12 +42,15 @@ func sessionOptions(c *cli.Context) (infer.SessionOptions, error) {
 	return opt, err
 }
 
-// openModel opens the model that is the command's first argument.
+// openModel opens a model. What opening leaves behind, mostly of the tokenizer, is
+// given back: weights, keys and values are what memory is for.
 func openModel(ctx context.Context, path string) (infer.Model, error) {
 	m, err := load.Open(ctx, path)
 	if err != nil {
 		return nil, pipeline.SourceFault(err)
 	}
+	debug.SetGCPercent(25)
+	debug.FreeOSMemory()
 	return m, nil
 }
 

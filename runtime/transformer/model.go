@@ -76,6 +76,10 @@ func FromHF(ctx context.Context, h *model.Model) (*Model, error) {
 			return nil, err
 		}
 	}
+	g, err := withLongrope(g, h.Config)
+	if err != nil {
+		return nil, err
+	}
 	m, err := FromGGUF(ctx, g)
 	if err == nil && tokErr != nil {
 		m.noTok = fmt.Errorf("%s: %w: %w", h.Name, infer.ErrNoTokenizer, tokErr)
