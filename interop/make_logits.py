@@ -1,8 +1,8 @@
 """Writes testdata/golden/runtime/tiny-logits.json: what transformers and llama.cpp compute for the tiny models, in float32.
 
 The models are those of testdata/convert/models with every weight multiplied by 8, so that attention is not flat and the layers matter, and
-kept in float32, so that no rounding comes between. The sliding window of tiny-gemma3 is 8, shorter than the text; tiny-qwen3 is told to have
-four times the original context, which transformers takes YaRN's factor from. transformers runs the folder with eager attention. llama.cpp (peer.cpp, float32 cache) runs what the real converter makes of it with --outtype f32.
+kept in float32, so that no rounding comes between. The sliding window of tiny-gemma3 is 8, shorter than the text; tiny-qwen3 is not
+tied, since transformers would tie the head that the folder holds and the converter not. transformers runs the folder with eager attention. llama.cpp (peer.cpp, float32 cache) runs what the real converter makes of it with --outtype f32.
 
 An entry has `tokens`, `places` (positions in the text), `ids` (of the vocabulary), `transformers` and `llama.cpp` as rows of logits, one a
 place, one number an id, and `largest`, the largest magnitude of all logits at these places in transformers.
@@ -20,7 +20,7 @@ import common
 import weights
 
 MODELS = ["tiny-gemma3", "tiny-llama-hf", "tiny-llama-tied", "tiny-llama3", "tiny-mistral", "tiny-mixtral", "tiny-qwen2", "tiny-qwen3", "tiny-qwen3moe"]
-SETTINGS = {"tiny-gemma3": {"sliding_window": 8}, "tiny-qwen3": {"max_position_embeddings": 131072}}
+SETTINGS = {"tiny-gemma3": {"sliding_window": 8}, "tiny-qwen3": {"tie_word_embeddings": False}}
 LENGTH = 40
 PLACES = [0, 1, 5, 12, 20, 31, 39]
 SCALE = np.float32(8)
