@@ -73,7 +73,7 @@ func NewPlan(ctx context.Context, prj *Project, opt PlanOptions) (*Plan, error) 
 	if err := p.link(ctx); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
-	for _, s := range sources {
+	for _, s := range p.Sources {
 		if s.Refresh != nil {
 			s.Refresh()
 		}

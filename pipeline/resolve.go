@@ -16,8 +16,9 @@ import (
 // under the step's id; so does the stage itself if it is a SourceReader.
 type Resolver interface {
 	Stage
-	// Resolve says what the product is made of and how. A nil product says
-	// that there is none.
+	// Resolves reports whether the stage has a product with its parameters.
+	Resolves() bool
+	// Resolve says what the product is made of and how.
 	Resolve(ctx context.Context, in *model.Model, sources []*Source) (*Product, error)
 }
 
@@ -61,7 +62,7 @@ type made struct {
 // resolves reports whether the project has a product that anything reads: a
 // Resolver that reads sources itself or has a reader behind it.
 func (p *Project) resolves(stage int) bool {
-	if _, ok := p.Stages[stage].Stage.(Resolver); !ok {
+	if r, ok := p.Stages[stage].Stage.(Resolver); !ok || !r.Resolves() {
 		return false
 	}
 	for _, st := range p.Stages[stage:] {
@@ -93,8 +94,8 @@ func (st PlacedStage) productName(i int) string {
 func (p *Plan) resolve(ctx context.Context, i int, in *model.Model, sources []*Source) ([]*Source, error) {
 	st := p.Project.Stages[i]
 	prod, err := st.Stage.(Resolver).Resolve(ctx, in, sources)
-	if err != nil || prod == nil {
-		return sources, err
+	if err != nil {
+		return nil, err
 	}
 	name := st.productName(i)
 	b, err := p.product(ctx, i, name, prod)

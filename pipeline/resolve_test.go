@@ -25,6 +25,8 @@ func (m maker) Name() string { return "maker" }
 
 func (m maker) Plan(_ context.Context, in *model.Model) (*model.Model, error) { return in, nil }
 
+func (m maker) Resolves() bool { return true }
+
 func (m maker) Resolve(context.Context, *model.Model, []*pipeline.Source) (*pipeline.Product, error) {
 	p := &pipeline.Product{Format: "text", MediaType: "text/plain", File: "product.txt", Make: func(context.Context, pipeline.WorkOptions) ([]byte, error) {
 		*m.made++

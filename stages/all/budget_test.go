@@ -125,3 +125,13 @@ func TestBudgetBeatsOneType(t *testing.T) {
 		t.Errorf("error %g with a budget, %g with one type of the same bytes", e, plain)
 	}
 }
+
+// TestBudgetRecords: what the choice of types was made of is on record as a whole,
+// the side files that the conversion reads included.
+func TestBudgetRecords(t *testing.T) {
+	b := newBench(t)
+	want := b.build(mixed).Sources[0].Files
+	if got := b.build(budgetRecipe("budget: 1MiB")).Sources[0].Files; len(want) < 4 || len(got) != len(want) {
+		t.Errorf("recorded %v, without a budget %v", got, want)
+	}
+}

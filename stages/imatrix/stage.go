@@ -34,6 +34,9 @@ func (s *Stage) Name() string { return "imatrix" }
 // Plan gives the model back.
 func (s *Stage) Plan(_ context.Context, in *model.Model) (*model.Model, error) { return in, nil }
 
+// Resolves is true: the product is all that the step is for.
+func (s *Stage) Resolves() bool { return true }
+
 // Resolve plans the run of the model: a Hugging Face model in the form and with
 // the rounding to F16 that llama-imatrix would be given.
 func (s *Stage) Resolve(ctx context.Context, in *model.Model, sources []*pipeline.Source) (*pipeline.Product, error) {

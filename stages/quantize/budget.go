@@ -45,11 +45,11 @@ type choice struct {
 
 const choiceFile = "types.json"
 
-// Resolve plans the choice of types by measured error, where there is a budget.
+// Resolves reports whether there is a budget, which types are chosen for.
+func (s *Stage) Resolves() bool { return s.budgeted() }
+
+// Resolve plans the choice of types by measured error.
 func (s *Stage) Resolve(ctx context.Context, in *model.Model, sources []*pipeline.Source) (*pipeline.Product, error) {
-	if !s.budgeted() {
-		return nil, nil
-	}
 	in, im, err := s.prepared(ctx, in, sources)
 	if err != nil {
 		return nil, err
