@@ -5,11 +5,13 @@ import (
 	"fmt"
 
 	"quern/formats/cact"
+	"quern/runtime/needle"
 	"quern/tensor"
 )
 
-// inspectCact shows a .cact archive: the words of its header, its codebooks and its
-// tensors by the names that their places give them.
+// inspectCact shows a .cact archive: the words of its header, its codebooks, the
+// memory that a device needs for it, and its tensors by the names that their places
+// give them.
 func inspectCact(ctx context.Context, name string, blob tensor.Blob) (*inspection, error) {
 	f, err := cact.Open(ctx, name, blob, cact.Options{})
 	if err != nil {
@@ -36,6 +38,13 @@ func inspectCact(ctx context.Context, name string, blob tensor.Blob) (*inspectio
 		doc.Details = append(doc.Details, field{"head", fmt.Sprintf("%s: %d probes, %d queries, %d outputs", h.Key, h.Probes, h.Queries, h.Out)})
 	}
 	doc.Details = append(doc.Details, field{"group", f.Group}, field{"weights", n}, field{"tensors", len(f.Entries)})
+	var stored int64
+	for _, e := range f.Entries {
+		stored += e.Bytes
+	}
+	b := needle.BudgetOf(&f.Header, stored)
+	doc.Details = append(doc.Details, field{"memory_weights", b.Weights}, field{"memory_kv_cache", b.KV}, field{"memory_engrams", b.Engram},
+		field{"memory_activations", b.Activations}, field{"memory_total", b.Total()})
 	at := 0
 	for _, bits := range []int{2, 3, 4} {
 		c := 1 << bits

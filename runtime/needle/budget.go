@@ -1,14 +1,6 @@
 package needle
 
-import (
-	"fmt"
-	"io"
-
-	"quern/formats/cact"
-)
-
-// MemoryTarget is what published models are made to run in: 28 MB.
-const MemoryTarget = 28_000_000
+import "quern/formats/cact"
 
 const kvGroup = 32 // values of a cached vector that share a scale
 
@@ -71,24 +63,4 @@ func (p *shape) budget(h *cact.Header, weights int64) Budget {
 	attention := int64(p.heads)*int64(p.qk+2*p.v) + int64(p.kvHeads)*int64(p.qk+p.v) + 2*d + b.Positions
 	b.Activations = 4 * (stack + max(wide, attention, 3*int64(p.hada)) + int64(p.out))
 	return b
-}
-
-// Write prints the account.
-func (b Budget) Write(w io.Writer) error {
-	for _, l := range []struct {
-		name  string
-		bytes int64
-		note  string
-	}{
-		{"weights, mapped", b.Weights, ""},
-		{"KV cache", b.KV, fmt.Sprintf("  %d positions", b.Positions)},
-		{"engram values", b.Engram, ""},
-		{"activations", b.Activations, ""},
-		{"together", b.Total(), fmt.Sprintf("  of %.1f MB", float64(MemoryTarget)/1e6)},
-	} {
-		if _, err := fmt.Fprintf(w, "%-16s %8.2f MB%s\n", l.name, float64(l.bytes)/1e6, l.note); err != nil {
-			return err
-		}
-	}
-	return nil
 }
