@@ -76,15 +76,15 @@ func unpackRows(typ tensor.Type, t *tile, rows, blocks int, src []byte, rowBytes
 }
 
 // sumGroup runs the group kernels, which take 4 weight rows each.
-func sumGroup(k kind, acc *[64]float32, t *tile, p piece, units int) {
+func sumGroup(k kind, acc *[64]float32, t *tile, b *Batch, at, units int) {
 	if !useAVX2 {
-		sumGroupScalar(k, acc, t, p, units)
+		sumGroupScalar(k, acc, t, b, at, units)
 		return
 	}
 	for r := 0; r < lanes; r += 4 {
 		to, codes, d, m := &acc[lanes*r], &t.codes[r*tileWidth], &t.d[r], &t.m[r]
 		if k < biased256 {
-			a, da, sums := &p.codes[0], &p.scales[0], &p.sums[0]
+			a, da, sums := &b.codes[32*at], &b.scales[at], &b.sums[at]
 			switch k {
 			case biased32:
 				groupBiased32AVX2(to, codes, d, m, a, da, sums, units)
@@ -98,7 +98,7 @@ func sumGroup(k kind, acc *[64]float32, t *tile, p piece, units int) {
 			continue
 		}
 		scales, corr := &t.scales[r*tileWidth/16], &t.corr[r*tileWidth/16]
-		a, da, pairs := &p.codes[0], &p.scales[0], &p.pairs[0]
+		a, da, pairs := &b.codes[256*at], &b.scales[at], &b.pairs[16*at]
 		switch k {
 		case biased256:
 			groupBiased256AVX2(to, codes, d, m, scales, corr, a, da, pairs, units)
@@ -112,29 +112,35 @@ func sumGroup(k kind, acc *[64]float32, t *tile, p piece, units int) {
 	}
 }
 
-func sumSingle(k kind, acc *[8]float32, t *tile, p piece, units int) {
+func sumSingle(k kind, acc *[lanes]float32, t *tile, b *Batch, at, units int) {
 	if !useAVX2 {
-		sumSingleScalar(k, acc, t, p, units)
+		sumSingleScalar(k, acc, t, b, at, units)
 		return
 	}
-	codes, d, m := &t.codes[0], &t.d[0], &t.m[0]
-	a, da := &p.codes[0], &p.scales[0]
+	to, codes, d, m := &acc[0], &t.codes[0], &t.d[0], &t.m[0]
+	if k < biased256 {
+		a, da, sums := &b.codes[32*at], &b.scales[at], &b.sums[at]
+		switch k {
+		case biased32:
+			singleBiased32AVX2(to, codes, d, m, a, da, sums, units)
+		case affine32:
+			singleAffine32AVX2(to, codes, d, m, a, da, sums, units)
+		case signed32:
+			singleSigned32AVX2(to, codes, d, m, a, da, sums, units)
+		default:
+			singleHalves32AVX2(to, codes, d, m, a, da, sums, units)
+		}
+		return
+	}
 	scales, corr := &t.scales[0], &t.corr[0]
+	a, da, pairs := &b.codes[256*at], &b.scales[at], &b.pairs[16*at]
 	switch k {
-	case biased32:
-		singleBiased32AVX2(&acc[0], codes, d, m, a, da, &p.sums[0], units)
-	case affine32:
-		singleAffine32AVX2(&acc[0], codes, d, m, a, da, &p.sums[0], units)
-	case signed32:
-		singleSigned32AVX2(&acc[0], codes, d, m, a, da, &p.sums[0], units)
-	case halves32:
-		singleHalves32AVX2(&acc[0], codes, d, m, a, da, &p.sums[0], units)
 	case biased256, wide256:
-		singleBiased256AVX2(&acc[0], codes, d, m, scales, corr, a, da, &p.pairs[0], units)
+		singleBiased256AVX2(to, codes, d, m, scales, corr, a, da, pairs, units)
 	case affine256:
-		singleAffine256AVX2(&acc[0], codes, d, m, scales, corr, a, da, &p.pairs[0], units)
+		singleAffine256AVX2(to, codes, d, m, scales, corr, a, da, pairs, units)
 	default:
-		singleSigned256AVX2(&acc[0], codes, d, m, scales, corr, a, da, &p.pairs[0], units)
+		singleSigned256AVX2(to, codes, d, m, scales, corr, a, da, pairs, units)
 	}
 }
 

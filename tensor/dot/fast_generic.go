@@ -18,12 +18,12 @@ func unpackRows(typ tensor.Type, t *tile, rows, blocks int, src []byte, rowBytes
 	unpackRowsScalar(typ, t, rows, blocks, src, rowBytes)
 }
 
-func sumGroup(k kind, acc *[64]float32, t *tile, p piece, units int) {
-	sumGroupScalar(k, acc, t, p, units)
+func sumGroup(k kind, acc *[64]float32, t *tile, b *Batch, at, units int) {
+	sumGroupScalar(k, acc, t, b, at, units)
 }
 
-func sumSingle(k kind, acc *[8]float32, t *tile, p piece, units int) {
-	sumSingleScalar(k, acc, t, p, units)
+func sumSingle(k kind, acc *[lanes]float32, t *tile, b *Batch, at, units int) {
+	sumSingleScalar(k, acc, t, b, at, units)
 }
 
 func turn(acc *[64]float32) { turnScalar(acc) }

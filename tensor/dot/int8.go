@@ -21,11 +21,13 @@ type piece struct {
 	pairs  []int16
 }
 
-// piece cuts n units from group g, from unit u on. Activations lie apart rows
-// side by side.
-func (b *Batch) piece(g, u, n, apart int) piece {
+// at is where unit u of group g lies among the scales. Activations lie apart
+// rows side by side.
+func (b *Batch) at(g, u, apart int) int { return g*lanes*b.units + u*apart }
+
+// piece cuts n units from there.
+func (b *Batch) piece(at, n, apart int) piece {
 	block := b.format.block()
-	at := g*lanes*b.units + u*apart
 	p := piece{codes: b.codes[at*block:][:n*apart*block], scales: b.scales[at:][:n*apart]}
 	if b.format == Q8_0 {
 		p.sums = b.sums[at:][:n*apart]
@@ -46,13 +48,15 @@ func (k *Kernel) mulInt8(dst []float32, stride int, w []byte, b *Batch, s *Scrat
 		s.acc = make([]float32, n)
 	}
 	f, t := k.family, s.tile
-	single := b.rows > b.groups*lanes
+	groups, single := s.acc[:b.groups*lanes*lanes], b.rows > b.groups*lanes
+	acc := (*[lanes]float32)(s.acc[len(groups):])
 	values := f.units * f.kind.values()
 	blocks, most := k.width/values, tileWidth/values
 	rows := len(w) / k.rowBytes
 	for r := 0; r < rows; r += lanes {
 		n := min(rows-r, lanes)
-		clear(s.acc[:b.groups*lanes*lanes+lanes])
+		clear(groups)
+		*acc = [lanes]float32{}
 		for first := 0; first < blocks; first += most {
 			count := min(blocks-first, most)
 			ahead := count * f.block
@@ -62,10 +66,10 @@ func (k *Kernel) mulInt8(dst []float32, stride int, w []byte, b *Batch, s *Scrat
 			unpackRows(k.typ, t, n, count, w[r*k.rowBytes+first*f.block:], k.rowBytes, ahead)
 			u, units := first*f.units, count*f.units
 			for g := range b.groups {
-				sumGroup(f.kind, (*[64]float32)(s.acc[64*g:]), t, b.piece(g, u, units, lanes), units)
+				sumGroup(f.kind, (*[64]float32)(s.acc[64*g:]), t, b, b.at(g, u, lanes), units)
 			}
 			if single {
-				sumSingle(f.kind, (*[8]float32)(s.acc[64*b.groups:]), t, b.piece(b.groups, u, units, 1), units)
+				sumSingle(f.kind, acc, t, b, b.at(b.groups, u, 1), units)
 			}
 		}
 		for g := range b.groups {
@@ -83,7 +87,7 @@ func (k *Kernel) mulInt8(dst []float32, stride int, w []byte, b *Batch, s *Scrat
 		if single {
 			out := dst[(b.rows-1)*stride+r:][:n]
 			for i := range out {
-				out[i] = number(s.acc[64*b.groups+i])
+				out[i] = number(acc[i])
 			}
 		}
 	}
@@ -117,8 +121,9 @@ func number(v float32) float32 {
 }
 
 // sumGroupScalar adds to acc, 8 weight rows of 8 activation rows, the products
-// of the tile's units with a group of 8 activation rows.
-func sumGroupScalar(k kind, acc *[64]float32, t *tile, p piece, units int) {
+// of the tile's units with those of a group of activations.
+func sumGroupScalar(k kind, acc *[64]float32, t *tile, b *Batch, at, units int) {
+	p := b.piece(at, units, lanes)
 	for i := range lanes {
 		for lane := range lanes {
 			sum := &acc[i*lanes+lane]
@@ -133,7 +138,8 @@ func sumGroupScalar(k kind, acc *[64]float32, t *tile, p piece, units int) {
 
 // sumSingleScalar adds to acc the products of 8 weight rows with one activation
 // row.
-func sumSingleScalar(k kind, acc *[8]float32, t *tile, p piece, units int) {
+func sumSingleScalar(k kind, acc *[lanes]float32, t *tile, b *Batch, at, units int) {
+	p := b.piece(at, units, 1)
 	for i := range lanes {
 		if k < biased256 {
 			sum32(k, &acc[i], t, i, p, units, 0, 1)

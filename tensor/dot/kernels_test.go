@@ -92,7 +92,7 @@ func scalarMul(k *Kernel, w []byte, b *Batch) []float32 {
 				if f.kind >= biased256 {
 					sum = sum256
 				}
-				sum(f.kind, &acc, t, 5, b.piece(group, u, units, apart), units, lane, apart)
+				sum(f.kind, &acc, t, 5, b.piece(b.at(group, u, apart), units, apart), units, lane, apart)
 			}
 			dst[tok*rows+r] = number(acc)
 		}
