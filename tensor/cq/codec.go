@@ -1,6 +1,7 @@
 package cq
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -258,11 +259,13 @@ func (c *Codec) DecodeRow(dst []float32, index, norms []byte) error {
 	for at := 0; at < len(dst); at += g {
 		unpack(idx[:g], index[at/g*step:], c.width)
 		norm := quant.FromF16(binary.LittleEndian.Uint16(norms[at/g*2:]))
-		for i, k := range idx[:g] {
-			if int(k) >= c.width.Levels() {
+		if c.width == W158 {
+			if i := bytes.IndexByte(idx[:g], 3); i >= 0 {
 				return fmt.Errorf("%w: column %d", ErrCrumb, at+i)
 			}
-			x[i] = float32(c.book[k] * norm)
+		}
+		for i, k := range idx[:g] {
+			x[i] = float32(c.book[k&(maxLevels-1)] * norm)
 		}
 		rotate(x[:g], c.root)
 		copy(dst[at:], x[:g])

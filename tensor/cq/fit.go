@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"sort"
-	"sync"
 )
 
 // ErrFit marks samples that no codebook can be fitted to.
@@ -113,32 +112,13 @@ func Distance(samples, centroids []float64) float64 {
 // gaussianSamples is how many normal draws the standard codebooks are fitted to.
 const gaussianSamples = 400_000
 
-// gaussianDraws are the sorted draws of RandomState(0).randn.
-var gaussianDraws = sync.OnceValue(func() []float64 {
+// Gaussian fits levels to the draws of RandomState(0).randn, as the standard
+// codebooks are made. It takes a few hundred milliseconds.
+func Gaussian(ctx context.Context, levels int, opt FitOptions) ([]float64, error) {
 	r := newRandomState(0)
 	x := make([]float64, gaussianSamples)
 	for i := range x {
 		x[i] = r.normal()
 	}
-	slices.Sort(x)
-	return x
-})
-
-// gaussianFits holds one fit a number of levels: the same for all groups.
-var gaussianFits [maxLevels + 1]struct {
-	once sync.Once
-	c    []float64
-}
-
-// gaussian gives the Lloyd-Max centroids of the normal distribution.
-func gaussian(levels int) []float64 {
-	f := &gaussianFits[levels]
-	f.once.Do(func() {
-		c, err := Fit(context.Background(), gaussianDraws(), levels, FitOptions{})
-		if err != nil {
-			panic(err) // the draws are finite and enough
-		}
-		f.c = c
-	})
-	return f.c
+	return Fit(ctx, x, levels, opt)
 }

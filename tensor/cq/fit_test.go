@@ -36,6 +36,13 @@ func TestStandardCodebooks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		fitted, err := Gaussian(context.Background(), w.Levels(), FitOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(fitted, levels) {
+			t.Errorf("%s bits: the fit gives %x, the table has %x", w, fitted, levels)
+		}
 		book, err := Codebook(w, 128)
 		if err != nil {
 			t.Fatal(err)

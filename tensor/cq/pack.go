@@ -47,19 +47,40 @@ func pack(dst, index []byte, w Width) {
 // unpack reads a row's bit stream into one byte an index, len(index) a multiple
 // of 8. The crumb 2 of a ternary row, which stands for nothing, gives 3.
 func unpack(index, src []byte, w Width) {
-	bits := w.IndexBits()
-	mask := byte(1)<<bits - 1
-	for i := 0; i+8 <= len(index); i += 8 {
-		var x uint64
-		for b, v := range src[i/8*bits : i/8*bits+bits] {
-			x |= uint64(v) << (8 * b)
+	le := binary.LittleEndian
+	switch w {
+	case W4:
+		for i := 0; i+8 <= len(index); i += 8 {
+			x := uint64(le.Uint32(src[i/2:]))
+			x = (x | x<<16) & 0x0000ffff0000ffff
+			x = (x | x<<8) & 0x00ff00ff00ff00ff
+			le.PutUint64(index[i:], (x|x<<4)&0x0f0f0f0f0f0f0f0f)
 		}
-		for j := range 8 {
-			v := byte(x>>(j*bits)) & mask
+	case W3:
+		for i := 0; i+8 <= len(index); i += 8 {
+			b := src[i/8*3 : i/8*3+3]
+			x := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16
+			x = (x | x<<20) & 0x00000fff00000fff
+			x = (x | x<<10) & 0x003f003f003f003f
+			le.PutUint64(index[i:], (x|x<<5)&0x0707070707070707)
+		}
+	case W2, W158:
+		for i := 0; i+8 <= len(index); i += 8 {
+			x := uint64(le.Uint16(src[i/4:]))
+			x = (x | x<<24) & 0x000000ff000000ff
+			x = (x | x<<12) & 0x000f000f000f000f
+			x = (x | x<<6) & 0x0303030303030303
 			if w == W158 {
-				v = (v + 1) & 3
+				x = (x + 0x0101010101010101) & 0x0303030303030303
 			}
-			index[i+j] = v
+			le.PutUint64(index[i:], x)
+		}
+	case W1:
+		for i := 0; i+8 <= len(index); i += 8 {
+			x := uint64(src[i/8])
+			x = (x | x<<28) & 0x0000000f0000000f
+			x = (x | x<<14) & 0x0003000300030003
+			le.PutUint64(index[i:], (x|x<<7)&0x0101010101010101)
 		}
 	}
 }

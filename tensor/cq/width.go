@@ -112,7 +112,7 @@ func Levels(w Width) ([]float64, error) {
 	case W158:
 		return []float64{-ternaryLevel, 0, ternaryLevel}, nil
 	case W2, W3, W4:
-		return gaussian(w.Levels()), nil
+		return append([]float64(nil), standardLevels[w.Levels()]...), nil
 	}
 	return nil, fmt.Errorf("%w: %s", ErrWidth, w)
 }
