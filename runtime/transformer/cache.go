@@ -14,8 +14,8 @@ type cache struct {
 }
 
 // smallCache is the size up to which a layer's keys or values have all their
-// room from the start, in values: 16 MiB.
-const smallCache = 4 << 20
+// room from the start, in values: 1 MiB.
+const smallCache = 256 << 10
 
 // reserve makes room for n positions of which used are in use.
 func (c *cache) reserve(n, used, most, heads, dim int) {
