@@ -1,0 +1,110 @@
+package repack
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"quern/tensor"
+)
+
+// Version is part of the derivation key of every repacked tensor. It changes
+// when the bytes of any layout change.
+const Version = "repack.v1"
+
+// Interleave gives t in a layout, as bytes: a row of the result is one group, the
+// bytes of GroupRows rows of t. The type is U8, so that nothing takes the rows
+// for plain blocks.
+func Interleave(t *tensor.Tensor, l *Layout) (*tensor.Tensor, error) {
+	if err := l.Check(t.Type, t.Shape); err != nil {
+		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
+	}
+	group := t.RowBytes() * l.GroupRows()
+	return t.With(func(n *tensor.Tensor) {
+		n.Type, n.Shape = tensor.U8, tensor.Shape{t.Rows() / l.GroupRows(), group}
+		n.Src = &packed{t: t, l: l, group: group}
+		n.Key = tensor.Derive(Version, l.name, t.Key)
+	}), nil
+}
+
+type packed struct {
+	t     *tensor.Tensor
+	l     *Layout
+	group int64 // bytes
+	pool  sync.Pool
+}
+
+// borrow lends a buffer of n bytes; put takes it back.
+func borrow(p *sync.Pool, n int64) *[]byte {
+	b, _ := p.Get().(*[]byte)
+	if b == nil {
+		b = new([]byte)
+	}
+	if int64(cap(*b)) < n {
+		*b = make([]byte, n)
+	}
+	*b = (*b)[:n]
+	return b
+}
+
+func (p *packed) ReadRows(ctx context.Context, dst []byte, first, n int64) error {
+	buf := borrow(&p.pool, n*p.group)
+	defer p.pool.Put(buf)
+	rows := p.l.GroupRows()
+	if err := p.t.ReadRows(ctx, *buf, first*rows, n*rows); err != nil {
+		return err
+	}
+	return p.l.Pack(dst, *buf, p.t.Shape.RowLen())
+}
+
+// Deinterleave gives the plain tensor of a shape out of t, which has its bytes in
+// a layout, as Interleave makes them.
+func Deinterleave(t *tensor.Tensor, l *Layout, shape tensor.Shape) (*tensor.Tensor, error) {
+	if err := l.Check(l.typ, shape); err != nil {
+		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
+	}
+	size, err := tensor.Bytes(l.typ, shape)
+	if err != nil {
+		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
+	}
+	rb, err := tensor.RowBytes(l.typ, shape.RowLen())
+	if err != nil {
+		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
+	}
+	group := rb * l.GroupRows()
+	if t.Bytes() != size || t.RowBytes() != group {
+		return nil, fmt.Errorf("tensor %s: %w: %v bytes are not groups of %d rows of %v %s", t.Name, tensor.ErrShape, t.Shape, l.rows, shape, l.typ)
+	}
+	return t.With(func(n *tensor.Tensor) {
+		n.Type, n.Shape = l.typ, append(tensor.Shape(nil), shape...)
+		n.Src = &plain{t: t, l: l, row: rb, rowLen: shape.RowLen()}
+		n.Key = tensor.Derive(Version, l.name+" inverse "+shape.String(), t.Key)
+	}), nil
+}
+
+type plain struct {
+	t      *tensor.Tensor
+	l      *Layout
+	row    int64 // bytes
+	rowLen int64
+	pool   sync.Pool
+}
+
+// ReadRows reads the groups that hold the rows; at most one group on each side
+// is read in vain.
+func (p *plain) ReadRows(ctx context.Context, dst []byte, first, n int64) error {
+	rows := p.l.GroupRows()
+	low, high := first/rows, (first+n+rows-1)/rows
+	size := (high - low) * rows * p.row
+	buf := borrow(&p.pool, 2*size)
+	defer p.pool.Put(buf)
+	in, out := (*buf)[:size], (*buf)[size:]
+	if err := p.t.ReadRows(ctx, in, low, high-low); err != nil {
+		return err
+	}
+	if err := p.l.Unpack(out, in, p.rowLen); err != nil {
+		return err
+	}
+	copy(dst, out[(first-low*rows)*p.row:])
+	return nil
+}
