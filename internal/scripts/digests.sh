@@ -26,7 +26,9 @@ run() { # binary jobs memory
 	mkdir -p "$out"
 	prefix=
 	case $1 in arm64*) prefix="qemu-aarch64" ;; esac
-	$prefix "$work/$1" -o "$out" -jobs "$2" -memory "$3" testdata/acceptance/*.yaml testdata/digests/*.yaml
+	builder="$prefix $work/$1 -o $out -jobs $2 -memory $3"
+	$builder testdata/acceptance/gguf*.yaml testdata/acceptance/kmcu*.yaml testdata/digests/*.yaml
+	$builder -set "sources.base.file=$PWD/testdata/cact/needle2-a.safetensors" testdata/acceptance/needle*.yaml
 	(cd "$out" && find . -type f | LC_ALL=C sort | xargs sha256sum) >"$work/sums.$1.$2.$3"
 	find "$out" -name '*.gguf' -o -name '*.kmcu' | LC_ALL=C sort | xargs $prefix "$work/$1.logits" -jobs "$2" testdata/models/stories* >>"$work/sums.$1.$2.$3"
 }

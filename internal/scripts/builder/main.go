@@ -19,21 +19,26 @@ func main() {
 	out := flag.String("o", ".", "folder for the outputs")
 	jobs := flag.Int("jobs", 1, "workers")
 	memory := flag.String("memory", "64MiB", "memory for rows in flight")
+	var set []string
+	flag.Func("set", "key=value, over all recipes", func(v string) error {
+		set = append(set, v)
+		return nil
+	})
 	flag.Parse()
 	for _, path := range flag.Args() {
-		if err := build(path, *out, *jobs, *memory); err != nil {
+		if err := build(path, set, *out, *jobs, *memory); err != nil {
 			fmt.Fprintf(os.Stderr, "builder: %s: %v\n", path, err)
 			os.Exit(1)
 		}
 	}
 }
 
-func build(path, out string, jobs int, memory string) error {
+func build(path string, set []string, out string, jobs int, memory string) error {
 	mem, err := recipes.ParseSize(memory)
 	if err != nil {
 		return err
 	}
-	r, err := recipes.ReadFile(path, recipes.Options{})
+	r, err := recipes.ReadFile(path, recipes.Options{Set: set})
 	if err != nil {
 		return err
 	}
