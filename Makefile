@@ -4,7 +4,7 @@ GO ?= go
 VERSION ?= dev
 LDFLAGS = -s -w -X main.version=$(VERSION)
 
-.PHONY: build demo test race vet fma fuzz digests cross bench interop generate generated clean
+.PHONY: build demo test race vet fma fuzz digests arm64 cross bench interop generate generated clean
 
 build: ## the binary, ./quern
 	$(GO) build -ldflags '$(LDFLAGS)' -o quern ./cmd/quern
@@ -32,6 +32,9 @@ fuzz: ## every fuzz target for a short while
 
 digests: ## equal bytes: amd64, GOAMD64=v3, noasm, arm64 under qemu-user; 1, 2, 7 jobs
 	GO=$(GO) sh internal/scripts/digests.sh
+
+arm64: ## the vector code of arm64 beside the scalar code, under qemu-user
+	GOARCH=arm64 $(GO) test -exec qemu-aarch64 -run 'Lanes|Kernels' ./tensor/quant
 
 cross: ## the platforms that releases are made for
 	for p in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64; do \

@@ -172,8 +172,8 @@ TEXT ·latticeFoldSIMD(SB), NOSPLIT, $0-24
 	MOVD s+0(FP), R9
 	MOVD src+8(FP), R8
 	MOVD parity+16(FP), R7
-	ADD $0x1700, R9, R6
-	ADD $0x1600, R9, R5
+	ADD $0x1900, R9, R6
+	ADD $0x1800, R9, R5
 	MOVD $32, R4
 	WORD $0x4f04640d // movi v13.4s, #0x80, lsl #24
 	WORD $0x4f00040c // movi v12.4s, #0x0
@@ -297,1903 +297,1783 @@ latticeCandidatesSIMDLoop:
 	FLDPQ (R2), (F1, F0)
 	WORD $0x6e22fc21 // fdiv v1.4s, v1.4s, v2.4s
 	WORD $0x6e22fc00 // fdiv v0.4s, v0.4s, v2.4s
-	FMOVQ F1, 5120(R3)
-	FMOVQ F0, 5136(R3)
+	FMOVQ F1, 5632(R3)
+	FMOVQ F0, 5648(R3)
 	WORD $0x6e21fc61 // fdiv v1.4s, v3.4s, v1.4s
 	WORD $0x6e20fc60 // fdiv v0.4s, v3.4s, v0.4s
-	FMOVQ F1, 5248(R3)
-	FMOVQ F0, 5264(R3)
+	FMOVQ F1, 5760(R3)
+	FMOVQ F0, 5776(R3)
 	ADD $32, R2, R2
 	ADD $32, R3, R3
 	SUBS $1, R1, R1
 	BNE latticeCandidatesSIMDLoop
 	RET
 
-// func latticeSettle8x4SIMD(s *float32, at int, trials int, dir *uint32, lists *uint16)
-TEXT ·latticeSettle8x4SIMD(SB), NOSPLIT, $0-40
+// func latticeSettle8x4SIMD(s *float32, at int, trials int, dir *uint32, lists *uint16, rows *uint32)
+TEXT ·latticeSettle8x4SIMD(SB), NOSPLIT, $0-48
 	MOVD $0x3f800000, R0
-	WORD $0x4e040c1b // dup v27.4s, w0
-	WORD $0x4f0167fa // movi v26.4s, #0x3f, lsl #24
+	WORD $0x4e040c18 // dup v24.4s, w0
+	WORD $0x4f0167f7 // movi v23.4s, #0x3f, lsl #24
 	MOVD $0x3010301, R0
-	WORD $0x4e040c07 // dup v7.4s, w0
-	MOVD $-0x7fbfdfeff7fbfdff, R0
-	WORD $0x4e080c05 // dup v5.2d, x0
-	MOVD $0x40400000, R0
 	WORD $0x4e040c04 // dup v4.4s, w0
-	MOVD $0x40a00000, R0
-	WORD $0x4e040c03 // dup v3.4s, w0
-	WORD $0x4f000462 // movi v2.4s, #0x3
-	MOVD $0x4040404, R0
+	MOVD $-0x7fbfdfeff7fbfdff, R0
+	WORD $0x4e080c02 // dup v2.2d, x0
+	MOVD $0x40400000, R0
 	WORD $0x4e040c01 // dup v1.4s, w0
-	MOVD $0x3020100, R0
+	MOVD $0x40a00000, R0
 	WORD $0x4e040c00 // dup v0.4s, w0
-	MOVD s+0(FP), R11
-	MOVD at+8(FP), R10
-	MOVD trials+16(FP), R9
+	MOVD s+0(FP), R12
+	MOVD at+8(FP), R11
+	MOVD trials+16(FP), R10
+	ADD R12, R11, R11
 	MOVD dir+24(FP), R3
-	MOVD lists+32(FP), R8
-	ADD R11, R10, R10
-	WORD $0x4f00041e // movi v30.4s, #0x0
-	WORD $0x4f02641d // movi v29.4s, #0x40, lsl #24
-	WORD $0x6f04641c // mvni v28.4s, #0x80, lsl #24
+	WORD $0x4f00041b // movi v27.4s, #0x0
+	WORD $0x4f02641a // movi v26.4s, #0x40, lsl #24
+	WORD $0x6f046419 // mvni v25.4s, #0x80, lsl #24
 	MOVD $0, R2
-	MOVD R11, R1
 
 latticeSettle8x4SIMDRound:
-	WORD $0x4f00040a // movi v10.4s, #0x0
-	WORD $0x4f000408 // movi v8.4s, #0x0
-	ADD R2<<2, R11, R0
-	ADD $0x1400, R0, R0
-	VLD1R (R0), [V11.S4]
-	FLDPQ (R10), (F9, F6)
-	WORD $0x6e29dd79 // fmul v25.4s, v11.4s, v9.4s
-	WORD $0x6e26dd78 // fmul v24.4s, v11.4s, v6.4s
-	WORD $0x4ebbd739 // fsub v25.4s, v25.4s, v27.4s
-	WORD $0x4ebbd718 // fsub v24.4s, v24.4s, v27.4s
-	WORD $0x6e3adf39 // fmul v25.4s, v25.4s, v26.4s
-	WORD $0x6e3adf18 // fmul v24.4s, v24.4s, v26.4s
-	WORD $0x6ebee726 // fcmgt v6.4s, v25.4s, v30.4s
-	WORD $0x6ee61fd9 // bif v25.16b, v30.16b, v6.16b
-	WORD $0x6ebee706 // fcmgt v6.4s, v24.4s, v30.4s
-	WORD $0x6ee61fd8 // bif v24.16b, v30.16b, v6.16b
-	WORD $0x6eb9e7a6 // fcmgt v6.4s, v29.4s, v25.4s
-	WORD $0x6ee61fb9 // bif v25.16b, v29.16b, v6.16b
-	WORD $0x6eb8e7a6 // fcmgt v6.4s, v29.4s, v24.4s
-	WORD $0x6ee61fb8 // bif v24.16b, v29.16b, v6.16b
-	WORD $0x4e218b37 // frintn v23.4s, v25.4s
-	WORD $0x4e218b06 // frintn v6.4s, v24.4s
-	WORD $0x4eb7d739 // fsub v25.4s, v25.4s, v23.4s
-	WORD $0x4ea6d718 // fsub v24.4s, v24.4s, v6.4s
-	WORD $0x4e3c1f39 // and v25.16b, v25.16b, v28.16b
-	WORD $0x4e3c1f18 // and v24.16b, v24.16b, v28.16b
-	WORD $0x6eb9e549 // fcmgt v9.4s, v10.4s, v25.4s
-	WORD $0x6ee91f2a // bif v10.16b, v25.16b, v9.16b
-	WORD $0x6eb8e509 // fcmgt v9.4s, v8.4s, v24.4s
-	WORD $0x6ee91f08 // bif v8.16b, v24.16b, v9.16b
-	WORD $0x4e21aaf7 // fcvtns v23.4s, v23.4s
-	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
-	FLDPQ 32(R10), (F12, F9)
-	WORD $0x6e2cdd76 // fmul v22.4s, v11.4s, v12.4s
-	WORD $0x6e29dd75 // fmul v21.4s, v11.4s, v9.4s
-	WORD $0x4ebbd6d6 // fsub v22.4s, v22.4s, v27.4s
-	WORD $0x4ebbd6b5 // fsub v21.4s, v21.4s, v27.4s
-	WORD $0x6e3aded6 // fmul v22.4s, v22.4s, v26.4s
-	WORD $0x6e3adeb5 // fmul v21.4s, v21.4s, v26.4s
-	WORD $0x6ebee6c9 // fcmgt v9.4s, v22.4s, v30.4s
-	WORD $0x6ee91fd6 // bif v22.16b, v30.16b, v9.16b
-	WORD $0x6ebee6a9 // fcmgt v9.4s, v21.4s, v30.4s
-	WORD $0x6ee91fd5 // bif v21.16b, v30.16b, v9.16b
-	WORD $0x6eb6e7a9 // fcmgt v9.4s, v29.4s, v22.4s
-	WORD $0x6ee91fb6 // bif v22.16b, v29.16b, v9.16b
-	WORD $0x6eb5e7a9 // fcmgt v9.4s, v29.4s, v21.4s
-	WORD $0x6ee91fb5 // bif v21.16b, v29.16b, v9.16b
+	WORD $0x4f000407 // movi v7.4s, #0x0
+	WORD $0x4f000405 // movi v5.4s, #0x0
+	ADD R2<<2, R12, R0
+	ADD $0x1600, R0, R0
+	VLD1R (R0), [V8.S4]
+	FLDPQ (R11), (F6, F3)
+	WORD $0x6e26dd16 // fmul v22.4s, v8.4s, v6.4s
+	WORD $0x6e23dd15 // fmul v21.4s, v8.4s, v3.4s
+	WORD $0x4eb8d6d6 // fsub v22.4s, v22.4s, v24.4s
+	WORD $0x4eb8d6b5 // fsub v21.4s, v21.4s, v24.4s
+	WORD $0x6e37ded6 // fmul v22.4s, v22.4s, v23.4s
+	WORD $0x6e37deb5 // fmul v21.4s, v21.4s, v23.4s
+	WORD $0x6ebbe6c3 // fcmgt v3.4s, v22.4s, v27.4s
+	WORD $0x6ee31f76 // bif v22.16b, v27.16b, v3.16b
+	WORD $0x6ebbe6a3 // fcmgt v3.4s, v21.4s, v27.4s
+	WORD $0x6ee31f75 // bif v21.16b, v27.16b, v3.16b
+	WORD $0x6eb6e743 // fcmgt v3.4s, v26.4s, v22.4s
+	WORD $0x6ee31f56 // bif v22.16b, v26.16b, v3.16b
+	WORD $0x6eb5e743 // fcmgt v3.4s, v26.4s, v21.4s
+	WORD $0x6ee31f55 // bif v21.16b, v26.16b, v3.16b
 	WORD $0x4e218ad4 // frintn v20.4s, v22.4s
-	WORD $0x4e218ab3 // frintn v19.4s, v21.4s
+	WORD $0x4e218aa3 // frintn v3.4s, v21.4s
 	WORD $0x4eb4d6d6 // fsub v22.4s, v22.4s, v20.4s
-	WORD $0x4eb3d6b5 // fsub v21.4s, v21.4s, v19.4s
-	WORD $0x4e3c1ed6 // and v22.16b, v22.16b, v28.16b
-	WORD $0x4e3c1eb5 // and v21.16b, v21.16b, v28.16b
-	WORD $0x6eb6e549 // fcmgt v9.4s, v10.4s, v22.4s
-	WORD $0x6ee91eca // bif v10.16b, v22.16b, v9.16b
-	WORD $0x6eb5e509 // fcmgt v9.4s, v8.4s, v21.4s
-	WORD $0x6ee91ea8 // bif v8.16b, v21.16b, v9.16b
+	WORD $0x4ea3d6b5 // fsub v21.4s, v21.4s, v3.4s
+	WORD $0x4e391ed6 // and v22.16b, v22.16b, v25.16b
+	WORD $0x4e391eb5 // and v21.16b, v21.16b, v25.16b
+	WORD $0x6eb6e4e6 // fcmgt v6.4s, v7.4s, v22.4s
+	WORD $0x6ee61ec7 // bif v7.16b, v22.16b, v6.16b
+	WORD $0x6eb5e4a6 // fcmgt v6.4s, v5.4s, v21.4s
+	WORD $0x6ee61ea5 // bif v5.16b, v21.16b, v6.16b
 	WORD $0x4e21aa94 // fcvtns v20.4s, v20.4s
-	WORD $0x4e21aa73 // fcvtns v19.4s, v19.4s
-	FLDPQ 64(R10), (F12, F9)
-	WORD $0x6e2cdd72 // fmul v18.4s, v11.4s, v12.4s
-	WORD $0x6e29dd71 // fmul v17.4s, v11.4s, v9.4s
-	WORD $0x4ebbd652 // fsub v18.4s, v18.4s, v27.4s
-	WORD $0x4ebbd631 // fsub v17.4s, v17.4s, v27.4s
-	WORD $0x6e3ade52 // fmul v18.4s, v18.4s, v26.4s
-	WORD $0x6e3ade31 // fmul v17.4s, v17.4s, v26.4s
-	WORD $0x6ebee649 // fcmgt v9.4s, v18.4s, v30.4s
-	WORD $0x6ee91fd2 // bif v18.16b, v30.16b, v9.16b
-	WORD $0x6ebee629 // fcmgt v9.4s, v17.4s, v30.4s
-	WORD $0x6ee91fd1 // bif v17.16b, v30.16b, v9.16b
-	WORD $0x6eb2e7a9 // fcmgt v9.4s, v29.4s, v18.4s
-	WORD $0x6ee91fb2 // bif v18.16b, v29.16b, v9.16b
-	WORD $0x6eb1e7a9 // fcmgt v9.4s, v29.4s, v17.4s
-	WORD $0x6ee91fb1 // bif v17.16b, v29.16b, v9.16b
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	FLDPQ 32(R11), (F9, F6)
+	WORD $0x6e29dd13 // fmul v19.4s, v8.4s, v9.4s
+	WORD $0x6e26dd12 // fmul v18.4s, v8.4s, v6.4s
+	WORD $0x4eb8d673 // fsub v19.4s, v19.4s, v24.4s
+	WORD $0x4eb8d652 // fsub v18.4s, v18.4s, v24.4s
+	WORD $0x6e37de73 // fmul v19.4s, v19.4s, v23.4s
+	WORD $0x6e37de52 // fmul v18.4s, v18.4s, v23.4s
+	WORD $0x6ebbe666 // fcmgt v6.4s, v19.4s, v27.4s
+	WORD $0x6ee61f73 // bif v19.16b, v27.16b, v6.16b
+	WORD $0x6ebbe646 // fcmgt v6.4s, v18.4s, v27.4s
+	WORD $0x6ee61f72 // bif v18.16b, v27.16b, v6.16b
+	WORD $0x6eb3e746 // fcmgt v6.4s, v26.4s, v19.4s
+	WORD $0x6ee61f53 // bif v19.16b, v26.16b, v6.16b
+	WORD $0x6eb2e746 // fcmgt v6.4s, v26.4s, v18.4s
+	WORD $0x6ee61f52 // bif v18.16b, v26.16b, v6.16b
+	WORD $0x4e218a71 // frintn v17.4s, v19.4s
 	WORD $0x4e218a50 // frintn v16.4s, v18.4s
-	WORD $0x4e218a2f // frintn v15.4s, v17.4s
+	WORD $0x4eb1d673 // fsub v19.4s, v19.4s, v17.4s
 	WORD $0x4eb0d652 // fsub v18.4s, v18.4s, v16.4s
-	WORD $0x4eafd631 // fsub v17.4s, v17.4s, v15.4s
-	WORD $0x4e3c1e52 // and v18.16b, v18.16b, v28.16b
-	WORD $0x4e3c1e31 // and v17.16b, v17.16b, v28.16b
-	WORD $0x6eb2e549 // fcmgt v9.4s, v10.4s, v18.4s
-	WORD $0x6ee91e4a // bif v10.16b, v18.16b, v9.16b
-	WORD $0x6eb1e509 // fcmgt v9.4s, v8.4s, v17.4s
-	WORD $0x6ee91e28 // bif v8.16b, v17.16b, v9.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e391e52 // and v18.16b, v18.16b, v25.16b
+	WORD $0x6eb3e4e6 // fcmgt v6.4s, v7.4s, v19.4s
+	WORD $0x6ee61e67 // bif v7.16b, v19.16b, v6.16b
+	WORD $0x6eb2e4a6 // fcmgt v6.4s, v5.4s, v18.4s
+	WORD $0x6ee61e45 // bif v5.16b, v18.16b, v6.16b
+	WORD $0x4e21aa31 // fcvtns v17.4s, v17.4s
 	WORD $0x4e21aa10 // fcvtns v16.4s, v16.4s
-	WORD $0x4e21a9ef // fcvtns v15.4s, v15.4s
-	FLDPQ 96(R10), (F12, F9)
-	WORD $0x6e2cdd6e // fmul v14.4s, v11.4s, v12.4s
-	WORD $0x6e29dd6d // fmul v13.4s, v11.4s, v9.4s
-	WORD $0x4ebbd5ce // fsub v14.4s, v14.4s, v27.4s
-	WORD $0x4ebbd5ad // fsub v13.4s, v13.4s, v27.4s
-	WORD $0x6e3addce // fmul v14.4s, v14.4s, v26.4s
-	WORD $0x6e3addad // fmul v13.4s, v13.4s, v26.4s
-	WORD $0x6ebee5c9 // fcmgt v9.4s, v14.4s, v30.4s
-	WORD $0x6ee91fce // bif v14.16b, v30.16b, v9.16b
-	WORD $0x6ebee5a9 // fcmgt v9.4s, v13.4s, v30.4s
-	WORD $0x6ee91fcd // bif v13.16b, v30.16b, v9.16b
-	WORD $0x6eaee7a9 // fcmgt v9.4s, v29.4s, v14.4s
-	WORD $0x6ee91fae // bif v14.16b, v29.16b, v9.16b
-	WORD $0x6eade7a9 // fcmgt v9.4s, v29.4s, v13.4s
-	WORD $0x6ee91fad // bif v13.16b, v29.16b, v9.16b
+	FLDPQ 64(R11), (F9, F6)
+	WORD $0x6e29dd0f // fmul v15.4s, v8.4s, v9.4s
+	WORD $0x6e26dd0e // fmul v14.4s, v8.4s, v6.4s
+	WORD $0x4eb8d5ef // fsub v15.4s, v15.4s, v24.4s
+	WORD $0x4eb8d5ce // fsub v14.4s, v14.4s, v24.4s
+	WORD $0x6e37ddef // fmul v15.4s, v15.4s, v23.4s
+	WORD $0x6e37ddce // fmul v14.4s, v14.4s, v23.4s
+	WORD $0x6ebbe5e6 // fcmgt v6.4s, v15.4s, v27.4s
+	WORD $0x6ee61f6f // bif v15.16b, v27.16b, v6.16b
+	WORD $0x6ebbe5c6 // fcmgt v6.4s, v14.4s, v27.4s
+	WORD $0x6ee61f6e // bif v14.16b, v27.16b, v6.16b
+	WORD $0x6eafe746 // fcmgt v6.4s, v26.4s, v15.4s
+	WORD $0x6ee61f4f // bif v15.16b, v26.16b, v6.16b
+	WORD $0x6eaee746 // fcmgt v6.4s, v26.4s, v14.4s
+	WORD $0x6ee61f4e // bif v14.16b, v26.16b, v6.16b
+	WORD $0x4e2189ed // frintn v13.4s, v15.4s
 	WORD $0x4e2189cc // frintn v12.4s, v14.4s
-	WORD $0x4e2189ab // frintn v11.4s, v13.4s
+	WORD $0x4eadd5ef // fsub v15.4s, v15.4s, v13.4s
 	WORD $0x4eacd5ce // fsub v14.4s, v14.4s, v12.4s
-	WORD $0x4eabd5ad // fsub v13.4s, v13.4s, v11.4s
-	WORD $0x4e3c1dce // and v14.16b, v14.16b, v28.16b
-	WORD $0x4e3c1dad // and v13.16b, v13.16b, v28.16b
-	WORD $0x6eaee549 // fcmgt v9.4s, v10.4s, v14.4s
-	WORD $0x6ee91dca // bif v10.16b, v14.16b, v9.16b
-	WORD $0x6eade509 // fcmgt v9.4s, v8.4s, v13.4s
-	WORD $0x6ee91da8 // bif v8.16b, v13.16b, v9.16b
+	WORD $0x4e391def // and v15.16b, v15.16b, v25.16b
+	WORD $0x4e391dce // and v14.16b, v14.16b, v25.16b
+	WORD $0x6eafe4e6 // fcmgt v6.4s, v7.4s, v15.4s
+	WORD $0x6ee61de7 // bif v7.16b, v15.16b, v6.16b
+	WORD $0x6eaee4a6 // fcmgt v6.4s, v5.4s, v14.4s
+	WORD $0x6ee61dc5 // bif v5.16b, v14.16b, v6.16b
+	WORD $0x4e21a9ad // fcvtns v13.4s, v13.4s
 	WORD $0x4e21a98c // fcvtns v12.4s, v12.4s
-	WORD $0x4e21a96b // fcvtns v11.4s, v11.4s
-	WORD $0x0e614af7 // sqxtn v23.4h, v23.4s
-	WORD $0x4e614a97 // sqxtn2 v23.8h, v20.4s
-	WORD $0x0e6148c6 // sqxtn v6.4h, v6.4s
-	WORD $0x4e614a66 // sqxtn2 v6.8h, v19.4s
-	WORD $0x0e614a10 // sqxtn v16.4h, v16.4s
-	WORD $0x4e614990 // sqxtn2 v16.8h, v12.4s
-	WORD $0x0e6149ef // sqxtn v15.4h, v15.4s
-	WORD $0x4e61496f // sqxtn2 v15.8h, v11.4s
-	WORD $0x2e212af7 // sqxtun v23.8b, v23.8h
-	WORD $0x6e212a17 // sqxtun2 v23.16b, v16.8h
-	WORD $0x2e2128c6 // sqxtun v6.8b, v6.8h
-	WORD $0x6e2129e6 // sqxtun2 v6.16b, v15.8h
-	WORD $0x2f08a6eb // uxtl v11.8h, v23.8b
-	WORD $0x0f08a4e9 // sxtl v9.8h, v7.8b
-	WORD $0x4e699d69 // mul v9.8h, v11.8h, v9.8h
-	WORD $0x4e60292b // saddlp v11.4s, v9.8h
-	WORD $0x6f08a6ec // uxtl2 v12.8h, v23.16b
-	WORD $0x4f08a4e9 // sxtl2 v9.8h, v7.16b
-	WORD $0x4e699d89 // mul v9.8h, v12.8h, v9.8h
-	WORD $0x4e602929 // saddlp v9.4s, v9.8h
-	WORD $0x0e614977 // sqxtn v23.4h, v11.4s
-	WORD $0x4e614937 // sqxtn2 v23.8h, v9.4s
-	WORD $0x2f08a4cb // uxtl v11.8h, v6.8b
-	WORD $0x0f08a4e9 // sxtl v9.8h, v7.8b
-	WORD $0x4e699d69 // mul v9.8h, v11.8h, v9.8h
-	WORD $0x4e60292b // saddlp v11.4s, v9.8h
-	WORD $0x6f08a4c9 // uxtl2 v9.8h, v6.16b
-	WORD $0x4f08a4e6 // sxtl2 v6.8h, v7.16b
+	FLDPQ 96(R11), (F9, F6)
+	WORD $0x6e29dd0b // fmul v11.4s, v8.4s, v9.4s
+	WORD $0x6e26dd0a // fmul v10.4s, v8.4s, v6.4s
+	WORD $0x4eb8d56b // fsub v11.4s, v11.4s, v24.4s
+	WORD $0x4eb8d54a // fsub v10.4s, v10.4s, v24.4s
+	WORD $0x6e37dd6b // fmul v11.4s, v11.4s, v23.4s
+	WORD $0x6e37dd4a // fmul v10.4s, v10.4s, v23.4s
+	WORD $0x6ebbe566 // fcmgt v6.4s, v11.4s, v27.4s
+	WORD $0x6ee61f6b // bif v11.16b, v27.16b, v6.16b
+	WORD $0x6ebbe546 // fcmgt v6.4s, v10.4s, v27.4s
+	WORD $0x6ee61f6a // bif v10.16b, v27.16b, v6.16b
+	WORD $0x6eabe746 // fcmgt v6.4s, v26.4s, v11.4s
+	WORD $0x6ee61f4b // bif v11.16b, v26.16b, v6.16b
+	WORD $0x6eaae746 // fcmgt v6.4s, v26.4s, v10.4s
+	WORD $0x6ee61f4a // bif v10.16b, v26.16b, v6.16b
+	WORD $0x4e218969 // frintn v9.4s, v11.4s
+	WORD $0x4e218948 // frintn v8.4s, v10.4s
+	WORD $0x4ea9d56b // fsub v11.4s, v11.4s, v9.4s
+	WORD $0x4ea8d54a // fsub v10.4s, v10.4s, v8.4s
+	WORD $0x4e391d6b // and v11.16b, v11.16b, v25.16b
+	WORD $0x4e391d4a // and v10.16b, v10.16b, v25.16b
+	WORD $0x6eabe4e6 // fcmgt v6.4s, v7.4s, v11.4s
+	WORD $0x6ee61d67 // bif v7.16b, v11.16b, v6.16b
+	WORD $0x6eaae4a6 // fcmgt v6.4s, v5.4s, v10.4s
+	WORD $0x6ee61d45 // bif v5.16b, v10.16b, v6.16b
+	WORD $0x4e21a929 // fcvtns v9.4s, v9.4s
+	WORD $0x4e21a908 // fcvtns v8.4s, v8.4s
+	WORD $0x0e614a94 // sqxtn v20.4h, v20.4s
+	WORD $0x4e614a34 // sqxtn2 v20.8h, v17.4s
+	WORD $0x0e614863 // sqxtn v3.4h, v3.4s
+	WORD $0x4e614a03 // sqxtn2 v3.8h, v16.4s
+	WORD $0x0e6149ad // sqxtn v13.4h, v13.4s
+	WORD $0x4e61492d // sqxtn2 v13.8h, v9.4s
+	WORD $0x0e61498c // sqxtn v12.4h, v12.4s
+	WORD $0x4e61490c // sqxtn2 v12.8h, v8.4s
+	WORD $0x2e212a94 // sqxtun v20.8b, v20.8h
+	WORD $0x6e2129b4 // sqxtun2 v20.16b, v13.8h
+	WORD $0x2e212863 // sqxtun v3.8b, v3.8h
+	WORD $0x6e212983 // sqxtun2 v3.16b, v12.8h
+	WORD $0x2f08a688 // uxtl v8.8h, v20.8b
+	WORD $0x0f08a486 // sxtl v6.8h, v4.8b
+	WORD $0x4e669d06 // mul v6.8h, v8.8h, v6.8h
+	WORD $0x4e6028c8 // saddlp v8.4s, v6.8h
+	WORD $0x6f08a689 // uxtl2 v9.8h, v20.16b
+	WORD $0x4f08a486 // sxtl2 v6.8h, v4.16b
 	WORD $0x4e669d26 // mul v6.8h, v9.8h, v6.8h
-	WORD $0x4e6028c9 // saddlp v9.4s, v6.8h
-	WORD $0x0e614966 // sqxtn v6.4h, v11.4s
-	WORD $0x4e614926 // sqxtn2 v6.8h, v9.4s
+	WORD $0x4e6028c6 // saddlp v6.4s, v6.8h
+	WORD $0x0e614914 // sqxtn v20.4h, v8.4s
+	WORD $0x4e6148d4 // sqxtn2 v20.8h, v6.4s
+	WORD $0x2f08a468 // uxtl v8.8h, v3.8b
+	WORD $0x0f08a486 // sxtl v6.8h, v4.8b
+	WORD $0x4e669d06 // mul v6.8h, v8.8h, v6.8h
+	WORD $0x4e6028c8 // saddlp v8.4s, v6.8h
+	WORD $0x6f08a466 // uxtl2 v6.8h, v3.16b
+	WORD $0x4f08a483 // sxtl2 v3.8h, v4.16b
+	WORD $0x4e639cc3 // mul v3.8h, v6.8h, v3.8h
+	WORD $0x4e602866 // saddlp v6.4s, v3.8h
+	WORD $0x0e614903 // sqxtn v3.4h, v8.4s
+	WORD $0x4e6148c3 // sqxtn2 v3.8h, v6.4s
 	MOVD $latticeFours8<>(SB), R0
-	FLDPQ (R0), (F12, F11)
-	WORD $0x0e6cc2e9 // smull v9.4s, v23.4h, v12.4h
-	WORD $0x4e6cc2ec // smull2 v12.4s, v23.8h, v12.8h
-	WORD $0x4eacbd37 // addp v23.4s, v9.4s, v12.4s
-	WORD $0x0e6bc0c9 // smull v9.4s, v6.4h, v11.4h
-	WORD $0x4e6bc0c6 // smull2 v6.4s, v6.8h, v11.8h
-	WORD $0x4ea6bd26 // addp v6.4s, v9.4s, v6.4s
-	WORD $0x4ea686e6 // add v6.4s, v23.4s, v6.4s
-	WORD $0x1e2600c0 // fmov w0, s6
-	ADD R0<<2, R3, R0
-	MOVWU (R0), R0
-	MOVW R0, 3072(R1)
-	WORD $0x0e0c3cc0 // mov w0, v6.s[1]
-	ADD R0<<2, R3, R0
-	MOVWU (R0), R0
-	MOVW R0, 3076(R1)
-	WORD $0x0e143cc0 // mov w0, v6.s[2]
-	ADD R0<<2, R3, R0
-	MOVWU (R0), R0
-	MOVW R0, 3080(R1)
-	WORD $0x0e1c3cc0 // mov w0, v6.s[3]
-	ADD R0<<2, R3, R0
-	MOVWU (R0), R0
-	MOVW R0, 3084(R1)
+	FLDPQ (R0), (F9, F8)
+	WORD $0x0e69c286 // smull v6.4s, v20.4h, v9.4h
+	WORD $0x4e69c289 // smull2 v9.4s, v20.8h, v9.8h
+	WORD $0x4ea9bcd4 // addp v20.4s, v6.4s, v9.4s
+	WORD $0x0e68c066 // smull v6.4s, v3.4h, v8.4h
+	WORD $0x4e68c063 // smull2 v3.4s, v3.8h, v8.8h
+	WORD $0x4ea3bcc3 // addp v3.4s, v6.4s, v3.4s
+	WORD $0x4ea38683 // add v3.4s, v20.4s, v3.4s
+	WORD $0x1e260061 // fmov w1, s3
+	ADD R1<<2, R3, R0
+	MOVWU (R0), R1
+	ADD R2<<2, R12, R0
+	MOVW R1, 3072(R0)
+	WORD $0x0e0c3c61 // mov w1, v3.s[1]
+	ADD R1<<2, R3, R0
+	MOVWU (R0), R1
+	ADD R2<<2, R12, R0
+	MOVW R1, 3232(R0)
+	WORD $0x0e143c61 // mov w1, v3.s[2]
+	ADD R1<<2, R3, R0
+	MOVWU (R0), R1
+	ADD R2<<2, R12, R0
+	MOVW R1, 3392(R0)
+	WORD $0x0e1c3c61 // mov w1, v3.s[3]
+	ADD R1<<2, R3, R0
+	MOVWU (R0), R1
+	ADD R2<<2, R12, R0
+	MOVW R1, 3552(R0)
 	MOVD $0x3efffeb0, R0
-	WORD $0x4e040c09 // dup v9.4s, w0
-	WORD $0x6ea9e54a // fcmgt v10.4s, v10.4s, v9.4s
-	WORD $0x6ea9e508 // fcmgt v8.4s, v8.4s, v9.4s
-	WORD $0x4e485948 // uzp2 v8.8h, v10.8h, v8.8h
-	WORD $0x4e60a908 // cmlt v8.8h, v8.8h, #0
-	WORD $0x0e212908 // xtn v8.8b, v8.8h
-	WORD $0x4e251d08 // and v8.16b, v8.16b, v5.16b
-	WORD $0x0e31b908 // addv b8, v8.8b
-	WORD $0x1e260100 // fmov w0, s8
+	WORD $0x4e040c06 // dup v6.4s, w0
+	WORD $0x6ea6e4e7 // fcmgt v7.4s, v7.4s, v6.4s
+	WORD $0x6ea6e4a5 // fcmgt v5.4s, v5.4s, v6.4s
+	WORD $0x4e4558e5 // uzp2 v5.8h, v7.8h, v5.8h
+	WORD $0x4e60a8a5 // cmlt v5.8h, v5.8h, #0
+	WORD $0x0e2128a5 // xtn v5.8b, v5.8h
+	WORD $0x4e221ca5 // and v5.16b, v5.16b, v2.16b
+	WORD $0x0e31b8a5 // addv b5, v5.8b
+	WORD $0x1e2600a0 // fmov w0, s5
 	CBZW R0, latticeSettle8x4SIMDClear
-	WORD $0x6ea9e739 // fcmgt v25.4s, v25.4s, v9.4s
-	WORD $0x6ea9e718 // fcmgt v24.4s, v24.4s, v9.4s
-	WORD $0x4e585b28 // uzp2 v8.8h, v25.8h, v24.8h
-	WORD $0x4e60a908 // cmlt v8.8h, v8.8h, #0
-	WORD $0x0e212908 // xtn v8.8b, v8.8h
-	WORD $0x4e251d08 // and v8.16b, v8.16b, v5.16b
-	WORD $0x0e31b908 // addv b8, v8.8b
-	WORD $0x1e260100 // fmov w0, s8
+	WORD $0x6ea6e6d6 // fcmgt v22.4s, v22.4s, v6.4s
+	WORD $0x6ea6e6b5 // fcmgt v21.4s, v21.4s, v6.4s
+	WORD $0x4e555ac5 // uzp2 v5.8h, v22.8h, v21.8h
+	WORD $0x4e60a8a5 // cmlt v5.8h, v5.8h, #0
+	WORD $0x0e2128a5 // xtn v5.8b, v5.8h
+	WORD $0x4e221ca5 // and v5.16b, v5.16b, v2.16b
+	WORD $0x0e31b8a5 // addv b5, v5.8b
+	WORD $0x1e2600a0 // fmov w0, s5
 	TSTW $255, R0
 	BEQ latticeSettle8x4SIMDClear0
-	WORD $0x1e2600c0 // fmov w0, s6
-	ADD R0<<2, R3, R0
-	MOVWU 26244(R0), R0
-	MOVW R0, 3072(R1)
+	WORD $0x1e260061 // fmov w1, s3
+	ADD R1<<2, R3, R0
+	MOVWU 26244(R0), R1
+	ADD R2<<2, R12, R0
+	MOVW R1, 3072(R0)
 
 latticeSettle8x4SIMDClear0:
-	WORD $0x6ea9e6d6 // fcmgt v22.4s, v22.4s, v9.4s
-	WORD $0x6ea9e6b5 // fcmgt v21.4s, v21.4s, v9.4s
-	WORD $0x4e555ac8 // uzp2 v8.8h, v22.8h, v21.8h
-	WORD $0x4e60a908 // cmlt v8.8h, v8.8h, #0
-	WORD $0x0e212908 // xtn v8.8b, v8.8h
-	WORD $0x4e251d08 // and v8.16b, v8.16b, v5.16b
-	WORD $0x0e31b908 // addv b8, v8.8b
-	WORD $0x1e260100 // fmov w0, s8
+	WORD $0x6ea6e673 // fcmgt v19.4s, v19.4s, v6.4s
+	WORD $0x6ea6e652 // fcmgt v18.4s, v18.4s, v6.4s
+	WORD $0x4e525a65 // uzp2 v5.8h, v19.8h, v18.8h
+	WORD $0x4e60a8a5 // cmlt v5.8h, v5.8h, #0
+	WORD $0x0e2128a5 // xtn v5.8b, v5.8h
+	WORD $0x4e221ca5 // and v5.16b, v5.16b, v2.16b
+	WORD $0x0e31b8a5 // addv b5, v5.8b
+	WORD $0x1e2600a0 // fmov w0, s5
 	TSTW $255, R0
 	BEQ latticeSettle8x4SIMDClear1
-	WORD $0x0e0c3cc0 // mov w0, v6.s[1]
-	ADD R0<<2, R3, R0
-	MOVWU 26244(R0), R0
-	MOVW R0, 3076(R1)
+	WORD $0x0e0c3c61 // mov w1, v3.s[1]
+	ADD R1<<2, R3, R0
+	MOVWU 26244(R0), R1
+	ADD R2<<2, R12, R0
+	MOVW R1, 3232(R0)
 
 latticeSettle8x4SIMDClear1:
-	WORD $0x6ea9e652 // fcmgt v18.4s, v18.4s, v9.4s
-	WORD $0x6ea9e631 // fcmgt v17.4s, v17.4s, v9.4s
-	WORD $0x4e515a48 // uzp2 v8.8h, v18.8h, v17.8h
-	WORD $0x4e60a908 // cmlt v8.8h, v8.8h, #0
-	WORD $0x0e212908 // xtn v8.8b, v8.8h
-	WORD $0x4e251d08 // and v8.16b, v8.16b, v5.16b
-	WORD $0x0e31b908 // addv b8, v8.8b
-	WORD $0x1e260100 // fmov w0, s8
+	WORD $0x6ea6e5ef // fcmgt v15.4s, v15.4s, v6.4s
+	WORD $0x6ea6e5ce // fcmgt v14.4s, v14.4s, v6.4s
+	WORD $0x4e4e59e5 // uzp2 v5.8h, v15.8h, v14.8h
+	WORD $0x4e60a8a5 // cmlt v5.8h, v5.8h, #0
+	WORD $0x0e2128a5 // xtn v5.8b, v5.8h
+	WORD $0x4e221ca5 // and v5.16b, v5.16b, v2.16b
+	WORD $0x0e31b8a5 // addv b5, v5.8b
+	WORD $0x1e2600a0 // fmov w0, s5
 	TSTW $255, R0
 	BEQ latticeSettle8x4SIMDClear2
-	WORD $0x0e143cc0 // mov w0, v6.s[2]
-	ADD R0<<2, R3, R0
-	MOVWU 26244(R0), R0
-	MOVW R0, 3080(R1)
+	WORD $0x0e143c61 // mov w1, v3.s[2]
+	ADD R1<<2, R3, R0
+	MOVWU 26244(R0), R1
+	ADD R2<<2, R12, R0
+	MOVW R1, 3392(R0)
 
 latticeSettle8x4SIMDClear2:
-	WORD $0x6ea9e5ce // fcmgt v14.4s, v14.4s, v9.4s
-	WORD $0x6ea9e5ad // fcmgt v13.4s, v13.4s, v9.4s
-	WORD $0x4e4d59c8 // uzp2 v8.8h, v14.8h, v13.8h
-	WORD $0x4e60a908 // cmlt v8.8h, v8.8h, #0
-	WORD $0x0e212908 // xtn v8.8b, v8.8h
-	WORD $0x4e251d08 // and v8.16b, v8.16b, v5.16b
-	WORD $0x0e31b908 // addv b8, v8.8b
-	WORD $0x1e260100 // fmov w0, s8
+	WORD $0x6ea6e56b // fcmgt v11.4s, v11.4s, v6.4s
+	WORD $0x6ea6e54a // fcmgt v10.4s, v10.4s, v6.4s
+	WORD $0x4e4a5965 // uzp2 v5.8h, v11.8h, v10.8h
+	WORD $0x4e60a8a5 // cmlt v5.8h, v5.8h, #0
+	WORD $0x0e2128a5 // xtn v5.8b, v5.8h
+	WORD $0x4e221ca5 // and v5.16b, v5.16b, v2.16b
+	WORD $0x0e31b8a5 // addv b5, v5.8b
+	WORD $0x1e2600a0 // fmov w0, s5
 	TSTW $255, R0
 	BEQ latticeSettle8x4SIMDClear3
-	WORD $0x0e1c3cc0 // mov w0, v6.s[3]
-	ADD R0<<2, R3, R0
-	MOVWU 26244(R0), R0
-	MOVW R0, 3084(R1)
+	WORD $0x0e1c3c61 // mov w1, v3.s[3]
+	ADD R1<<2, R3, R0
+	MOVWU 26244(R0), R1
+	ADD R2<<2, R12, R0
+	MOVW R1, 3552(R0)
 
 latticeSettle8x4SIMDClear3:
 
 latticeSettle8x4SIMDClear:
-	ADD $32, R1, R1
 	ADD $1, R2, R2
-	CMP R9, R2
+	CMP R10, R2
 	BNE latticeSettle8x4SIMDRound
-	MOVD $4, R7
-	ADD $3072, R11, R6
-	ADD $4096, R11, R5
+	MOVD $4, R9
+	MOVD R12, R8
 
 latticeSettle8x4SIMDRun:
-	MOVD R6, R4
-	MOVD $0, R3
+	MOVD $0, R7
 
-latticeSettle8x4SIMDTrial:
-	MOVWU (R4), R2
-	MOVBU R2, R1
-	LSRW $8, R2, R2
-	LSLW $4, R2, R2
-	ADD R8, R2, R2
-	ADD R3<<2, R11, R0
-	ADD $0x1480, R0, R0
+latticeSettle8x4SIMDTerms:
+	ADD R7<<2, R12, R0
+	FMOVQ 5760(R0), F14
+	FMOVQ 5776(R0), F13
+	WORD $0x6e21ddcc // fmul v12.4s, v14.4s, v1.4s
+	WORD $0x6e21ddab // fmul v11.4s, v13.4s, v1.4s
+	WORD $0x6e20ddca // fmul v10.4s, v14.4s, v0.4s
+	WORD $0x6e20dda9 // fmul v9.4s, v13.4s, v0.4s
+	VLD1R (R11), [V8.S4]
+	ADD $2048, R11, R0
+	VLD1R (R0), [V7.S4]
+	WORD $0x4ea8d5c6 // fsub v6.4s, v14.4s, v8.4s
+	WORD $0x4ea8d5a5 // fsub v5.4s, v13.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 6432(R0)
+	FMOVQ F3, 6448(R0)
+	WORD $0x4ea8d586 // fsub v6.4s, v12.4s, v8.4s
+	WORD $0x4ea8d565 // fsub v5.4s, v11.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 6592(R0)
+	FMOVQ F3, 6608(R0)
+	WORD $0x4ea8d543 // fsub v3.4s, v10.4s, v8.4s
+	WORD $0x4ea8d525 // fsub v5.4s, v9.4s, v8.4s
+	WORD $0x6e27dc64 // fmul v4.4s, v3.4s, v7.4s
+	WORD $0x6e27dca6 // fmul v6.4s, v5.4s, v7.4s
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 6752(R0)
+	FMOVQ F6, 6768(R0)
+	ADD $4, R11, R0
+	VLD1R (R0), [V8.S4]
+	ADD $2052, R11, R0
+	VLD1R (R0), [V7.S4]
+	WORD $0x4ea8d5c6 // fsub v6.4s, v14.4s, v8.4s
+	WORD $0x4ea8d5a5 // fsub v5.4s, v13.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 6912(R0)
+	FMOVQ F3, 6928(R0)
+	WORD $0x4ea8d586 // fsub v6.4s, v12.4s, v8.4s
+	WORD $0x4ea8d565 // fsub v5.4s, v11.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 7072(R0)
+	FMOVQ F3, 7088(R0)
+	WORD $0x4ea8d543 // fsub v3.4s, v10.4s, v8.4s
+	WORD $0x4ea8d525 // fsub v5.4s, v9.4s, v8.4s
+	WORD $0x6e27dc64 // fmul v4.4s, v3.4s, v7.4s
+	WORD $0x6e27dca6 // fmul v6.4s, v5.4s, v7.4s
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 7232(R0)
+	FMOVQ F6, 7248(R0)
+	ADD $8, R11, R0
+	VLD1R (R0), [V8.S4]
+	ADD $2056, R11, R0
+	VLD1R (R0), [V7.S4]
+	WORD $0x4ea8d5c6 // fsub v6.4s, v14.4s, v8.4s
+	WORD $0x4ea8d5a5 // fsub v5.4s, v13.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 7392(R0)
+	FMOVQ F3, 7408(R0)
+	WORD $0x4ea8d586 // fsub v6.4s, v12.4s, v8.4s
+	WORD $0x4ea8d565 // fsub v5.4s, v11.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 7552(R0)
+	FMOVQ F3, 7568(R0)
+	WORD $0x4ea8d543 // fsub v3.4s, v10.4s, v8.4s
+	WORD $0x4ea8d525 // fsub v5.4s, v9.4s, v8.4s
+	WORD $0x6e27dc64 // fmul v4.4s, v3.4s, v7.4s
+	WORD $0x6e27dca6 // fmul v6.4s, v5.4s, v7.4s
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 7712(R0)
+	FMOVQ F6, 7728(R0)
+	ADD $12, R11, R0
+	VLD1R (R0), [V8.S4]
+	ADD $2060, R11, R0
+	VLD1R (R0), [V7.S4]
+	WORD $0x4ea8d5c6 // fsub v6.4s, v14.4s, v8.4s
+	WORD $0x4ea8d5a5 // fsub v5.4s, v13.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 7872(R0)
+	FMOVQ F3, 7888(R0)
+	WORD $0x4ea8d586 // fsub v6.4s, v12.4s, v8.4s
+	WORD $0x4ea8d565 // fsub v5.4s, v11.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 8032(R0)
+	FMOVQ F3, 8048(R0)
+	WORD $0x4ea8d543 // fsub v3.4s, v10.4s, v8.4s
+	WORD $0x4ea8d525 // fsub v5.4s, v9.4s, v8.4s
+	WORD $0x6e27dc64 // fmul v4.4s, v3.4s, v7.4s
+	WORD $0x6e27dca6 // fmul v6.4s, v5.4s, v7.4s
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 8192(R0)
+	FMOVQ F6, 8208(R0)
+	ADD $16, R11, R0
+	VLD1R (R0), [V8.S4]
+	ADD $2064, R11, R0
+	VLD1R (R0), [V7.S4]
+	WORD $0x4ea8d5c6 // fsub v6.4s, v14.4s, v8.4s
+	WORD $0x4ea8d5a5 // fsub v5.4s, v13.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 8352(R0)
+	FMOVQ F3, 8368(R0)
+	WORD $0x4ea8d586 // fsub v6.4s, v12.4s, v8.4s
+	WORD $0x4ea8d565 // fsub v5.4s, v11.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 8512(R0)
+	FMOVQ F3, 8528(R0)
+	WORD $0x4ea8d543 // fsub v3.4s, v10.4s, v8.4s
+	WORD $0x4ea8d525 // fsub v5.4s, v9.4s, v8.4s
+	WORD $0x6e27dc64 // fmul v4.4s, v3.4s, v7.4s
+	WORD $0x6e27dca6 // fmul v6.4s, v5.4s, v7.4s
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 8672(R0)
+	FMOVQ F6, 8688(R0)
+	ADD $20, R11, R0
+	VLD1R (R0), [V8.S4]
+	ADD $2068, R11, R0
+	VLD1R (R0), [V7.S4]
+	WORD $0x4ea8d5c6 // fsub v6.4s, v14.4s, v8.4s
+	WORD $0x4ea8d5a5 // fsub v5.4s, v13.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 8832(R0)
+	FMOVQ F3, 8848(R0)
+	WORD $0x4ea8d586 // fsub v6.4s, v12.4s, v8.4s
+	WORD $0x4ea8d565 // fsub v5.4s, v11.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 8992(R0)
+	FMOVQ F3, 9008(R0)
+	WORD $0x4ea8d543 // fsub v3.4s, v10.4s, v8.4s
+	WORD $0x4ea8d525 // fsub v5.4s, v9.4s, v8.4s
+	WORD $0x6e27dc64 // fmul v4.4s, v3.4s, v7.4s
+	WORD $0x6e27dca6 // fmul v6.4s, v5.4s, v7.4s
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 9152(R0)
+	FMOVQ F6, 9168(R0)
+	ADD $24, R11, R0
+	VLD1R (R0), [V8.S4]
+	ADD $2072, R11, R0
+	VLD1R (R0), [V7.S4]
+	WORD $0x4ea8d5c6 // fsub v6.4s, v14.4s, v8.4s
+	WORD $0x4ea8d5a5 // fsub v5.4s, v13.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 9312(R0)
+	FMOVQ F3, 9328(R0)
+	WORD $0x4ea8d586 // fsub v6.4s, v12.4s, v8.4s
+	WORD $0x4ea8d565 // fsub v5.4s, v11.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 9472(R0)
+	FMOVQ F3, 9488(R0)
+	WORD $0x4ea8d543 // fsub v3.4s, v10.4s, v8.4s
+	WORD $0x4ea8d525 // fsub v5.4s, v9.4s, v8.4s
+	WORD $0x6e27dc64 // fmul v4.4s, v3.4s, v7.4s
+	WORD $0x6e27dca6 // fmul v6.4s, v5.4s, v7.4s
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 9632(R0)
+	FMOVQ F6, 9648(R0)
+	ADD $28, R11, R0
+	VLD1R (R0), [V4.S4]
+	ADD $2076, R11, R0
+	VLD1R (R0), [V3.S4]
+	WORD $0x4ea4d5c5 // fsub v5.4s, v14.4s, v4.4s
+	WORD $0x4ea4d5a8 // fsub v8.4s, v13.4s, v4.4s
+	WORD $0x6e23dca7 // fmul v7.4s, v5.4s, v3.4s
+	WORD $0x6e23dd06 // fmul v6.4s, v8.4s, v3.4s
+	WORD $0x6e25dce7 // fmul v7.4s, v7.4s, v5.4s
+	WORD $0x6e28dcc6 // fmul v6.4s, v6.4s, v8.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F7, 9792(R0)
+	FMOVQ F6, 9808(R0)
+	WORD $0x4ea4d585 // fsub v5.4s, v12.4s, v4.4s
+	WORD $0x4ea4d568 // fsub v8.4s, v11.4s, v4.4s
+	WORD $0x6e23dca7 // fmul v7.4s, v5.4s, v3.4s
+	WORD $0x6e23dd06 // fmul v6.4s, v8.4s, v3.4s
+	WORD $0x6e25dce7 // fmul v7.4s, v7.4s, v5.4s
+	WORD $0x6e28dcc6 // fmul v6.4s, v6.4s, v8.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F7, 9952(R0)
+	FMOVQ F6, 9968(R0)
+	WORD $0x4ea4d545 // fsub v5.4s, v10.4s, v4.4s
+	WORD $0x4ea4d526 // fsub v6.4s, v9.4s, v4.4s
+	WORD $0x6e23dca4 // fmul v4.4s, v5.4s, v3.4s
+	WORD $0x6e23dcc3 // fmul v3.4s, v6.4s, v3.4s
+	WORD $0x6e25dc84 // fmul v4.4s, v4.4s, v5.4s
+	WORD $0x6e26dc63 // fmul v3.4s, v3.4s, v6.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 10112(R0)
+	FMOVQ F3, 10128(R0)
+	ADD $8, R7, R7
+	CMP R10, R7
+	BLT latticeSettle8x4SIMDTerms
+	MOVD $0, R7
+
+latticeSettle8x4SIMDSegment:
+	ADD R7<<2, R8, R0
+	MOVWU 3072(R0), R6
+	ADD R7<<2, R8, R0
+	ADD $3072, R0, R0
 	VLD1R (R0), [V6.S4]
-	FLDPQ (R10), (F8, F7)
-	WORD $0x4ea8d4c8 // fsub v8.4s, v6.4s, v8.4s
-	WORD $0x4ea7d4c7 // fsub v7.4s, v6.4s, v7.4s
-	FMOVQ 2048(R10), F10
-	FMOVQ 2064(R10), F9
-	WORD $0x6e2add0b // fmul v11.4s, v8.4s, v10.4s
-	WORD $0x6e29dcea // fmul v10.4s, v7.4s, v9.4s
-	WORD $0x6e28dd6b // fmul v11.4s, v11.4s, v8.4s
-	WORD $0x6e27dd4a // fmul v10.4s, v10.4s, v7.4s
-	WORD $0x6e24dccc // fmul v12.4s, v6.4s, v4.4s
-	WORD $0x6e24dcc7 // fmul v7.4s, v6.4s, v4.4s
-	FLDPQ (R10), (F9, F8)
-	WORD $0x4ea9d58c // fsub v12.4s, v12.4s, v9.4s
-	WORD $0x4ea8d4e7 // fsub v7.4s, v7.4s, v8.4s
-	FMOVQ 2048(R10), F9
-	FMOVQ 2064(R10), F8
-	WORD $0x6e29dd89 // fmul v9.4s, v12.4s, v9.4s
-	WORD $0x6e28dce8 // fmul v8.4s, v7.4s, v8.4s
-	WORD $0x6e2cdd29 // fmul v9.4s, v9.4s, v12.4s
-	WORD $0x6e27dd08 // fmul v8.4s, v8.4s, v7.4s
-	WORD $0x6e23dccd // fmul v13.4s, v6.4s, v3.4s
-	WORD $0x6e23dccc // fmul v12.4s, v6.4s, v3.4s
-	FLDPQ (R10), (F7, F6)
-	WORD $0x4ea7d5ad // fsub v13.4s, v13.4s, v7.4s
-	WORD $0x4ea6d58c // fsub v12.4s, v12.4s, v6.4s
-	FMOVQ 2048(R10), F7
-	FMOVQ 2064(R10), F6
-	WORD $0x6e27dda7 // fmul v7.4s, v13.4s, v7.4s
-	WORD $0x6e26dd86 // fmul v6.4s, v12.4s, v6.4s
-	WORD $0x6e2ddce7 // fmul v7.4s, v7.4s, v13.4s
-	WORD $0x6e2cdcc6 // fmul v6.4s, v6.4s, v12.4s
-	WORD $0x4e89396f // zip1 v15.4s, v11.4s, v9.4s
-	WORD $0x4e88394d // zip1 v13.4s, v10.4s, v8.4s
-	WORD $0x4e8738ee // zip1 v14.4s, v7.4s, v7.4s
-	WORD $0x4e8638cc // zip1 v12.4s, v6.4s, v6.4s
-	WORD $0x4ece39f8 // zip1 v24.2d, v15.2d, v14.2d
-	WORD $0x4ecc39b7 // zip1 v23.2d, v13.2d, v12.2d
-	WORD $0x4ece79f6 // zip2 v22.2d, v15.2d, v14.2d
-	WORD $0x4ecc79b5 // zip2 v21.2d, v13.2d, v12.2d
-	WORD $0x4e897969 // zip2 v9.4s, v11.4s, v9.4s
-	WORD $0x4e887948 // zip2 v8.4s, v10.4s, v8.4s
-	WORD $0x4e8778e7 // zip2 v7.4s, v7.4s, v7.4s
-	WORD $0x4e8678c6 // zip2 v6.4s, v6.4s, v6.4s
-	WORD $0x4ec73934 // zip1 v20.2d, v9.2d, v7.2d
-	WORD $0x4ec63913 // zip1 v19.2d, v8.2d, v6.2d
-	WORD $0x4ec77932 // zip2 v18.2d, v9.2d, v7.2d
-	WORD $0x4ec67911 // zip2 v17.2d, v8.2d, v6.2d
-	FMOVQ (R2), F6
-	WORD $0x2f10a4cd // uxtl v13.4s, v6.4h
-	WORD $0x6f10a4cc // uxtl2 v12.4s, v6.8h
-	WORD $0x4e221da6 // and v6.16b, v13.16b, v2.16b
-	WORD $0x4ea19cc6 // mul v6.4s, v6.4s, v1.4s
-	WORD $0x4ea084c6 // add v6.4s, v6.4s, v0.4s
-	WORD $0x4e06030e // tbl v14.16b, {v24.16b}, v6.16b
-	WORD $0x4e221d86 // and v6.16b, v12.16b, v2.16b
-	WORD $0x4ea19cc6 // mul v6.4s, v6.4s, v1.4s
-	WORD $0x4ea084c6 // add v6.4s, v6.4s, v0.4s
-	WORD $0x4e060309 // tbl v9.16b, {v24.16b}, v6.16b
-	WORD $0x6f3e05ad // ushr v13.4s, v13.4s, #2
-	WORD $0x6f3e058c // ushr v12.4s, v12.4s, #2
-	WORD $0x4e221da6 // and v6.16b, v13.16b, v2.16b
-	WORD $0x4ea19cc6 // mul v6.4s, v6.4s, v1.4s
-	WORD $0x4ea084c6 // add v6.4s, v6.4s, v0.4s
-	WORD $0x4e0602c7 // tbl v7.16b, {v22.16b}, v6.16b
-	WORD $0x4e221d86 // and v6.16b, v12.16b, v2.16b
-	WORD $0x4ea19cc6 // mul v6.4s, v6.4s, v1.4s
-	WORD $0x4ea084c6 // add v6.4s, v6.4s, v0.4s
-	WORD $0x4e0602c6 // tbl v6.16b, {v22.16b}, v6.16b
-	WORD $0x4e27d5ce // fadd v14.4s, v14.4s, v7.4s
-	WORD $0x4e26d529 // fadd v9.4s, v9.4s, v6.4s
-	WORD $0x6f3e05ad // ushr v13.4s, v13.4s, #2
-	WORD $0x6f3e058c // ushr v12.4s, v12.4s, #2
-	WORD $0x4e221da6 // and v6.16b, v13.16b, v2.16b
-	WORD $0x4ea19cc6 // mul v6.4s, v6.4s, v1.4s
-	WORD $0x4ea084c6 // add v6.4s, v6.4s, v0.4s
-	WORD $0x4e060287 // tbl v7.16b, {v20.16b}, v6.16b
-	WORD $0x4e221d86 // and v6.16b, v12.16b, v2.16b
-	WORD $0x4ea19cc6 // mul v6.4s, v6.4s, v1.4s
-	WORD $0x4ea084c6 // add v6.4s, v6.4s, v0.4s
-	WORD $0x4e060286 // tbl v6.16b, {v20.16b}, v6.16b
-	WORD $0x4e27d5ce // fadd v14.4s, v14.4s, v7.4s
-	WORD $0x4e26d529 // fadd v9.4s, v9.4s, v6.4s
-	WORD $0x6f3e05ad // ushr v13.4s, v13.4s, #2
-	WORD $0x6f3e058c // ushr v12.4s, v12.4s, #2
-	WORD $0x4e221da6 // and v6.16b, v13.16b, v2.16b
-	WORD $0x4ea19cc6 // mul v6.4s, v6.4s, v1.4s
-	WORD $0x4ea084c6 // add v6.4s, v6.4s, v0.4s
-	WORD $0x4e060247 // tbl v7.16b, {v18.16b}, v6.16b
-	WORD $0x4e221d86 // and v6.16b, v12.16b, v2.16b
-	WORD $0x4ea19cc6 // mul v6.4s, v6.4s, v1.4s
-	WORD $0x4ea084c6 // add v6.4s, v6.4s, v0.4s
-	WORD $0x4e060246 // tbl v6.16b, {v18.16b}, v6.16b
-	WORD $0x4e27d5ce // fadd v14.4s, v14.4s, v7.4s
-	WORD $0x4e26d529 // fadd v9.4s, v9.4s, v6.4s
-	WORD $0x6f3e05ad // ushr v13.4s, v13.4s, #2
-	WORD $0x6f3e058c // ushr v12.4s, v12.4s, #2
-	WORD $0x4e221da6 // and v6.16b, v13.16b, v2.16b
-	WORD $0x4ea19cc6 // mul v6.4s, v6.4s, v1.4s
-	WORD $0x4ea084c6 // add v6.4s, v6.4s, v0.4s
-	WORD $0x4e0602e7 // tbl v7.16b, {v23.16b}, v6.16b
-	WORD $0x4e221d86 // and v6.16b, v12.16b, v2.16b
-	WORD $0x4ea19cc6 // mul v6.4s, v6.4s, v1.4s
-	WORD $0x4ea084c6 // add v6.4s, v6.4s, v0.4s
-	WORD $0x4e0602e6 // tbl v6.16b, {v23.16b}, v6.16b
-	WORD $0x4e27d5ce // fadd v14.4s, v14.4s, v7.4s
-	WORD $0x4e26d529 // fadd v9.4s, v9.4s, v6.4s
-	WORD $0x6f3e05ad // ushr v13.4s, v13.4s, #2
-	WORD $0x6f3e058c // ushr v12.4s, v12.4s, #2
-	WORD $0x4e221da6 // and v6.16b, v13.16b, v2.16b
-	WORD $0x4ea19cc6 // mul v6.4s, v6.4s, v1.4s
-	WORD $0x4ea084c6 // add v6.4s, v6.4s, v0.4s
-	WORD $0x4e0602a7 // tbl v7.16b, {v21.16b}, v6.16b
-	WORD $0x4e221d86 // and v6.16b, v12.16b, v2.16b
-	WORD $0x4ea19cc6 // mul v6.4s, v6.4s, v1.4s
-	WORD $0x4ea084c6 // add v6.4s, v6.4s, v0.4s
-	WORD $0x4e0602a6 // tbl v6.16b, {v21.16b}, v6.16b
-	WORD $0x4e27d5ce // fadd v14.4s, v14.4s, v7.4s
-	WORD $0x4e26d529 // fadd v9.4s, v9.4s, v6.4s
-	WORD $0x6f3e05ad // ushr v13.4s, v13.4s, #2
-	WORD $0x6f3e058c // ushr v12.4s, v12.4s, #2
-	WORD $0x4e221da6 // and v6.16b, v13.16b, v2.16b
-	WORD $0x4ea19cc6 // mul v6.4s, v6.4s, v1.4s
-	WORD $0x4ea084c6 // add v6.4s, v6.4s, v0.4s
-	WORD $0x4e060267 // tbl v7.16b, {v19.16b}, v6.16b
-	WORD $0x4e221d86 // and v6.16b, v12.16b, v2.16b
-	WORD $0x4ea19cc6 // mul v6.4s, v6.4s, v1.4s
-	WORD $0x4ea084c6 // add v6.4s, v6.4s, v0.4s
-	WORD $0x4e060266 // tbl v6.16b, {v19.16b}, v6.16b
-	WORD $0x4e27d5ce // fadd v14.4s, v14.4s, v7.4s
-	WORD $0x4e26d529 // fadd v9.4s, v9.4s, v6.4s
-	WORD $0x6f3e05ad // ushr v13.4s, v13.4s, #2
-	WORD $0x6f3e058c // ushr v12.4s, v12.4s, #2
-	WORD $0x4e221da6 // and v6.16b, v13.16b, v2.16b
-	WORD $0x4ea19cc6 // mul v6.4s, v6.4s, v1.4s
-	WORD $0x4ea084c6 // add v6.4s, v6.4s, v0.4s
-	WORD $0x4e060226 // tbl v6.16b, {v17.16b}, v6.16b
-	WORD $0x4e221d87 // and v7.16b, v12.16b, v2.16b
-	WORD $0x4ea19ce7 // mul v7.4s, v7.4s, v1.4s
-	WORD $0x4ea084e7 // add v7.4s, v7.4s, v0.4s
-	WORD $0x4e070227 // tbl v7.16b, {v17.16b}, v7.16b
-	WORD $0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
-	WORD $0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
-	FMOVQ 16(R2), F6
-	WORD $0x2f10a4cb // uxtl v11.4s, v6.4h
-	WORD $0x6f10a4ca // uxtl2 v10.4s, v6.8h
-	WORD $0x4e221d66 // and v6.16b, v11.16b, v2.16b
-	WORD $0x4ea19cc6 // mul v6.4s, v6.4s, v1.4s
-	WORD $0x4ea084c6 // add v6.4s, v6.4s, v0.4s
-	WORD $0x4e060306 // tbl v6.16b, {v24.16b}, v6.16b
-	WORD $0x4e221d47 // and v7.16b, v10.16b, v2.16b
-	WORD $0x4ea19ce7 // mul v7.4s, v7.4s, v1.4s
-	WORD $0x4ea084e7 // add v7.4s, v7.4s, v0.4s
-	WORD $0x4e070308 // tbl v8.16b, {v24.16b}, v7.16b
-	WORD $0x6f3e056b // ushr v11.4s, v11.4s, #2
-	WORD $0x6f3e054a // ushr v10.4s, v10.4s, #2
-	WORD $0x4e221d67 // and v7.16b, v11.16b, v2.16b
-	WORD $0x4ea19ce7 // mul v7.4s, v7.4s, v1.4s
-	WORD $0x4ea084e7 // add v7.4s, v7.4s, v0.4s
-	WORD $0x4e0702cc // tbl v12.16b, {v22.16b}, v7.16b
-	WORD $0x4e221d47 // and v7.16b, v10.16b, v2.16b
-	WORD $0x4ea19ce7 // mul v7.4s, v7.4s, v1.4s
-	WORD $0x4ea084e7 // add v7.4s, v7.4s, v0.4s
-	WORD $0x4e0702c7 // tbl v7.16b, {v22.16b}, v7.16b
-	WORD $0x4e2cd4c6 // fadd v6.4s, v6.4s, v12.4s
-	WORD $0x4e27d508 // fadd v8.4s, v8.4s, v7.4s
-	WORD $0x6f3e056b // ushr v11.4s, v11.4s, #2
-	WORD $0x6f3e054a // ushr v10.4s, v10.4s, #2
-	WORD $0x4e221d67 // and v7.16b, v11.16b, v2.16b
-	WORD $0x4ea19ce7 // mul v7.4s, v7.4s, v1.4s
-	WORD $0x4ea084e7 // add v7.4s, v7.4s, v0.4s
-	WORD $0x4e07028c // tbl v12.16b, {v20.16b}, v7.16b
-	WORD $0x4e221d47 // and v7.16b, v10.16b, v2.16b
-	WORD $0x4ea19ce7 // mul v7.4s, v7.4s, v1.4s
-	WORD $0x4ea084e7 // add v7.4s, v7.4s, v0.4s
-	WORD $0x4e070287 // tbl v7.16b, {v20.16b}, v7.16b
-	WORD $0x4e2cd4c6 // fadd v6.4s, v6.4s, v12.4s
-	WORD $0x4e27d508 // fadd v8.4s, v8.4s, v7.4s
-	WORD $0x6f3e056b // ushr v11.4s, v11.4s, #2
-	WORD $0x6f3e054a // ushr v10.4s, v10.4s, #2
-	WORD $0x4e221d67 // and v7.16b, v11.16b, v2.16b
-	WORD $0x4ea19ce7 // mul v7.4s, v7.4s, v1.4s
-	WORD $0x4ea084e7 // add v7.4s, v7.4s, v0.4s
-	WORD $0x4e07024c // tbl v12.16b, {v18.16b}, v7.16b
-	WORD $0x4e221d47 // and v7.16b, v10.16b, v2.16b
-	WORD $0x4ea19ce7 // mul v7.4s, v7.4s, v1.4s
-	WORD $0x4ea084e7 // add v7.4s, v7.4s, v0.4s
-	WORD $0x4e070247 // tbl v7.16b, {v18.16b}, v7.16b
-	WORD $0x4e2cd4c6 // fadd v6.4s, v6.4s, v12.4s
-	WORD $0x4e27d508 // fadd v8.4s, v8.4s, v7.4s
-	WORD $0x6f3e056b // ushr v11.4s, v11.4s, #2
-	WORD $0x6f3e054a // ushr v10.4s, v10.4s, #2
-	WORD $0x4e221d67 // and v7.16b, v11.16b, v2.16b
-	WORD $0x4ea19ce7 // mul v7.4s, v7.4s, v1.4s
-	WORD $0x4ea084e7 // add v7.4s, v7.4s, v0.4s
-	WORD $0x4e0702ec // tbl v12.16b, {v23.16b}, v7.16b
-	WORD $0x4e221d47 // and v7.16b, v10.16b, v2.16b
-	WORD $0x4ea19ce7 // mul v7.4s, v7.4s, v1.4s
-	WORD $0x4ea084e7 // add v7.4s, v7.4s, v0.4s
-	WORD $0x4e0702e7 // tbl v7.16b, {v23.16b}, v7.16b
-	WORD $0x4e2cd4c6 // fadd v6.4s, v6.4s, v12.4s
-	WORD $0x4e27d508 // fadd v8.4s, v8.4s, v7.4s
-	WORD $0x6f3e056b // ushr v11.4s, v11.4s, #2
-	WORD $0x6f3e054a // ushr v10.4s, v10.4s, #2
-	WORD $0x4e221d67 // and v7.16b, v11.16b, v2.16b
-	WORD $0x4ea19ce7 // mul v7.4s, v7.4s, v1.4s
-	WORD $0x4ea084e7 // add v7.4s, v7.4s, v0.4s
-	WORD $0x4e0702ac // tbl v12.16b, {v21.16b}, v7.16b
-	WORD $0x4e221d47 // and v7.16b, v10.16b, v2.16b
-	WORD $0x4ea19ce7 // mul v7.4s, v7.4s, v1.4s
-	WORD $0x4ea084e7 // add v7.4s, v7.4s, v0.4s
-	WORD $0x4e0702a7 // tbl v7.16b, {v21.16b}, v7.16b
-	WORD $0x4e2cd4c6 // fadd v6.4s, v6.4s, v12.4s
-	WORD $0x4e27d508 // fadd v8.4s, v8.4s, v7.4s
-	WORD $0x6f3e056b // ushr v11.4s, v11.4s, #2
-	WORD $0x6f3e054a // ushr v10.4s, v10.4s, #2
-	WORD $0x4e221d67 // and v7.16b, v11.16b, v2.16b
-	WORD $0x4ea19ce7 // mul v7.4s, v7.4s, v1.4s
-	WORD $0x4ea084e7 // add v7.4s, v7.4s, v0.4s
-	WORD $0x4e07026c // tbl v12.16b, {v19.16b}, v7.16b
-	WORD $0x4e221d47 // and v7.16b, v10.16b, v2.16b
-	WORD $0x4ea19ce7 // mul v7.4s, v7.4s, v1.4s
-	WORD $0x4ea084e7 // add v7.4s, v7.4s, v0.4s
-	WORD $0x4e070267 // tbl v7.16b, {v19.16b}, v7.16b
-	WORD $0x4e2cd4c6 // fadd v6.4s, v6.4s, v12.4s
-	WORD $0x4e27d508 // fadd v8.4s, v8.4s, v7.4s
-	WORD $0x6f3e056b // ushr v11.4s, v11.4s, #2
-	WORD $0x6f3e054a // ushr v10.4s, v10.4s, #2
-	WORD $0x4e221d67 // and v7.16b, v11.16b, v2.16b
-	WORD $0x4ea19ce7 // mul v7.4s, v7.4s, v1.4s
-	WORD $0x4ea084e7 // add v7.4s, v7.4s, v0.4s
-	WORD $0x4e070227 // tbl v7.16b, {v17.16b}, v7.16b
-	WORD $0x4e221d4a // and v10.16b, v10.16b, v2.16b
-	WORD $0x4ea19d4a // mul v10.4s, v10.4s, v1.4s
-	WORD $0x4ea0854a // add v10.4s, v10.4s, v0.4s
-	WORD $0x4e0a022a // tbl v10.16b, {v17.16b}, v10.16b
-	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
-	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
-	WORD $0x6ea6e5cd // fcmgt v13.4s, v14.4s, v6.4s
-	WORD $0x6ea8e52c // fcmgt v12.4s, v9.4s, v8.4s
-	WORD $0x6ea6e5c7 // fcmgt v7.4s, v14.4s, v6.4s
-	WORD $0x6e6e1cc7 // bsl v7.16b, v6.16b, v14.16b
-	WORD $0x6ea8e526 // fcmgt v6.4s, v9.4s, v8.4s
-	WORD $0x6e691d06 // bsl v6.16b, v8.16b, v9.16b
-	FMOVQ (R2), F8
-	WORD $0x2f10a509 // uxtl v9.4s, v8.4h
-	WORD $0x6f10a508 // uxtl2 v8.4s, v8.8h
-	FMOVQ 16(R2), F10
-	WORD $0x2f10a54b // uxtl v11.4s, v10.4h
-	WORD $0x6f10a54a // uxtl2 v10.4s, v10.8h
-	WORD $0x4ea0a9ad // cmlt v13.4s, v13.4s, #0
-	WORD $0x6ead1d69 // bit v9.16b, v11.16b, v13.16b
-	WORD $0x4ea0a98b // cmlt v11.4s, v12.4s, #0
-	WORD $0x6eab1d48 // bit v8.16b, v10.16b, v11.16b
-	CBZW R1, latticeSettle8x4SIMDFound
+	WORD $0x4ea61cc5 // mov v5.16b, v6.16b
+	ADD R7<<2, R8, R0
+	FMOVQ 3072(R0), F4
+	FMOVQ 3088(R0), F3
+	WORD $0x6ea48cc6 // cmeq v6.4s, v6.4s, v4.4s
+	WORD $0x6ea38ca5 // cmeq v5.4s, v5.4s, v3.4s
+	WORD $0x4e4558c3 // uzp2 v3.8h, v6.8h, v5.8h
+	WORD $0x4e60a863 // cmlt v3.8h, v3.8h, #0
+	WORD $0x0e212863 // xtn v3.8b, v3.8h
+	WORD $0x4e221c63 // and v3.16b, v3.16b, v2.16b
+	WORD $0x0e31b863 // addv b3, v3.8b
+	WORD $0x1e260065 // fmov w5, s3
+	MVNW R5, R5
+	RBITW R5, R0
+	CLZW R0, R5
+	ADD R7<<2, R12, R0
+	ADD $0x1920, R0, R4
+	MOVWU R6, R3
+	ANDW $4095, R3, R3
+	LSRW $12, R6, R6
+	LSL $1, R6, R6
+	MOVD lists+32(FP), R0
+	ADD R0, R6, R6
+	MOVD rows+40(FP), R2
+	MOVD $0x7f7fffff, R0
+	WORD $0x4e040c06 // dup v6.4s, w0
+	WORD $0x4ea61cc5 // mov v5.16b, v6.16b
+	MOVHU (R6), R1
+	ADD R1<<2, R2, R0
+	VLD1R (R0), [V4.S4]
+	WORD $0x4ea41c83 // mov v3.16b, v4.16b
 
-latticeSettle8x4SIMDMore:
-	FMOVQ 32(R2), F10
-	WORD $0x2f10a550 // uxtl v16.4s, v10.4h
-	WORD $0x6f10a54f // uxtl2 v15.4s, v10.8h
-	WORD $0x4e221e0a // and v10.16b, v16.16b, v2.16b
-	WORD $0x4ea19d4a // mul v10.4s, v10.4s, v1.4s
-	WORD $0x4ea0854a // add v10.4s, v10.4s, v0.4s
-	WORD $0x4e0a030e // tbl v14.16b, {v24.16b}, v10.16b
-	WORD $0x4e221dea // and v10.16b, v15.16b, v2.16b
-	WORD $0x4ea19d4a // mul v10.4s, v10.4s, v1.4s
-	WORD $0x4ea0854a // add v10.4s, v10.4s, v0.4s
-	WORD $0x4e0a030d // tbl v13.16b, {v24.16b}, v10.16b
-	WORD $0x6f3e0610 // ushr v16.4s, v16.4s, #2
-	WORD $0x6f3e05ef // ushr v15.4s, v15.4s, #2
-	WORD $0x4e221e0a // and v10.16b, v16.16b, v2.16b
-	WORD $0x4ea19d4a // mul v10.4s, v10.4s, v1.4s
-	WORD $0x4ea0854a // add v10.4s, v10.4s, v0.4s
-	WORD $0x4e0a02cb // tbl v11.16b, {v22.16b}, v10.16b
-	WORD $0x4e221dea // and v10.16b, v15.16b, v2.16b
-	WORD $0x4ea19d4a // mul v10.4s, v10.4s, v1.4s
-	WORD $0x4ea0854a // add v10.4s, v10.4s, v0.4s
-	WORD $0x4e0a02ca // tbl v10.16b, {v22.16b}, v10.16b
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x6f3e0610 // ushr v16.4s, v16.4s, #2
-	WORD $0x6f3e05ef // ushr v15.4s, v15.4s, #2
-	WORD $0x4e221e0a // and v10.16b, v16.16b, v2.16b
-	WORD $0x4ea19d4a // mul v10.4s, v10.4s, v1.4s
-	WORD $0x4ea0854a // add v10.4s, v10.4s, v0.4s
-	WORD $0x4e0a028b // tbl v11.16b, {v20.16b}, v10.16b
-	WORD $0x4e221dea // and v10.16b, v15.16b, v2.16b
-	WORD $0x4ea19d4a // mul v10.4s, v10.4s, v1.4s
-	WORD $0x4ea0854a // add v10.4s, v10.4s, v0.4s
-	WORD $0x4e0a028a // tbl v10.16b, {v20.16b}, v10.16b
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x6f3e0610 // ushr v16.4s, v16.4s, #2
-	WORD $0x6f3e05ef // ushr v15.4s, v15.4s, #2
-	WORD $0x4e221e0a // and v10.16b, v16.16b, v2.16b
-	WORD $0x4ea19d4a // mul v10.4s, v10.4s, v1.4s
-	WORD $0x4ea0854a // add v10.4s, v10.4s, v0.4s
-	WORD $0x4e0a024b // tbl v11.16b, {v18.16b}, v10.16b
-	WORD $0x4e221dea // and v10.16b, v15.16b, v2.16b
-	WORD $0x4ea19d4a // mul v10.4s, v10.4s, v1.4s
-	WORD $0x4ea0854a // add v10.4s, v10.4s, v0.4s
-	WORD $0x4e0a024a // tbl v10.16b, {v18.16b}, v10.16b
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x6f3e0610 // ushr v16.4s, v16.4s, #2
-	WORD $0x6f3e05ef // ushr v15.4s, v15.4s, #2
-	WORD $0x4e221e0a // and v10.16b, v16.16b, v2.16b
-	WORD $0x4ea19d4a // mul v10.4s, v10.4s, v1.4s
-	WORD $0x4ea0854a // add v10.4s, v10.4s, v0.4s
-	WORD $0x4e0a02eb // tbl v11.16b, {v23.16b}, v10.16b
-	WORD $0x4e221dea // and v10.16b, v15.16b, v2.16b
-	WORD $0x4ea19d4a // mul v10.4s, v10.4s, v1.4s
-	WORD $0x4ea0854a // add v10.4s, v10.4s, v0.4s
-	WORD $0x4e0a02ea // tbl v10.16b, {v23.16b}, v10.16b
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x6f3e0610 // ushr v16.4s, v16.4s, #2
-	WORD $0x6f3e05ef // ushr v15.4s, v15.4s, #2
-	WORD $0x4e221e0a // and v10.16b, v16.16b, v2.16b
-	WORD $0x4ea19d4a // mul v10.4s, v10.4s, v1.4s
-	WORD $0x4ea0854a // add v10.4s, v10.4s, v0.4s
-	WORD $0x4e0a02ab // tbl v11.16b, {v21.16b}, v10.16b
-	WORD $0x4e221dea // and v10.16b, v15.16b, v2.16b
-	WORD $0x4ea19d4a // mul v10.4s, v10.4s, v1.4s
-	WORD $0x4ea0854a // add v10.4s, v10.4s, v0.4s
-	WORD $0x4e0a02aa // tbl v10.16b, {v21.16b}, v10.16b
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x6f3e0610 // ushr v16.4s, v16.4s, #2
-	WORD $0x6f3e05ef // ushr v15.4s, v15.4s, #2
-	WORD $0x4e221e0a // and v10.16b, v16.16b, v2.16b
-	WORD $0x4ea19d4a // mul v10.4s, v10.4s, v1.4s
-	WORD $0x4ea0854a // add v10.4s, v10.4s, v0.4s
-	WORD $0x4e0a026b // tbl v11.16b, {v19.16b}, v10.16b
-	WORD $0x4e221dea // and v10.16b, v15.16b, v2.16b
-	WORD $0x4ea19d4a // mul v10.4s, v10.4s, v1.4s
-	WORD $0x4ea0854a // add v10.4s, v10.4s, v0.4s
-	WORD $0x4e0a026a // tbl v10.16b, {v19.16b}, v10.16b
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x6f3e0610 // ushr v16.4s, v16.4s, #2
-	WORD $0x6f3e05ef // ushr v15.4s, v15.4s, #2
-	WORD $0x4e221e0a // and v10.16b, v16.16b, v2.16b
-	WORD $0x4ea19d4a // mul v10.4s, v10.4s, v1.4s
-	WORD $0x4ea0854a // add v10.4s, v10.4s, v0.4s
-	WORD $0x4e0a022a // tbl v10.16b, {v17.16b}, v10.16b
-	WORD $0x4e221deb // and v11.16b, v15.16b, v2.16b
-	WORD $0x4ea19d6b // mul v11.4s, v11.4s, v1.4s
-	WORD $0x4ea0856b // add v11.4s, v11.4s, v0.4s
-	WORD $0x4e0b022b // tbl v11.16b, {v17.16b}, v11.16b
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	FMOVQ 32(R2), F10
-	WORD $0x2f10a550 // uxtl v16.4s, v10.4h
-	WORD $0x6f10a54f // uxtl2 v15.4s, v10.8h
-	WORD $0x6eaee4ec // fcmgt v12.4s, v7.4s, v14.4s
-	WORD $0x6eade4cb // fcmgt v11.4s, v6.4s, v13.4s
-	WORD $0x6eaee4ea // fcmgt v10.4s, v7.4s, v14.4s
-	WORD $0x6eaa1dc7 // bit v7.16b, v14.16b, v10.16b
-	WORD $0x6eade4ca // fcmgt v10.4s, v6.4s, v13.4s
-	WORD $0x6eaa1da6 // bit v6.16b, v13.16b, v10.16b
-	WORD $0x6eac1e09 // bit v9.16b, v16.16b, v12.16b
-	WORD $0x6eab1de8 // bit v8.16b, v15.16b, v11.16b
-	ADD $16, R2, R2
-	SUBSW $1, R1, R1
-	BNE latticeSettle8x4SIMDMore
-
-latticeSettle8x4SIMDFound:
-	FMOVQ F9, 5920(R11)
-	FMOVQ F8, 5936(R11)
-	WORD $0x4ea71ce9 // mov v9.16b, v7.16b
-	WORD $0x4ea61cc8 // mov v8.16b, v6.16b
-	WORD $0x4ea61ccc // mov v12.16b, v6.16b
-	WORD $0x4ea71ceb // mov v11.16b, v7.16b
-	WORD $0x6ea7e58a // fcmgt v10.4s, v12.4s, v7.4s
-	WORD $0x6eea1d87 // bif v7.16b, v12.16b, v10.16b
-	WORD $0x6ea6e56a // fcmgt v10.4s, v11.4s, v6.4s
-	WORD $0x6eea1d66 // bif v6.16b, v11.16b, v10.16b
-	WORD $0x6e0740ec // ext v12.16b, v7.16b, v7.16b, #8
-	WORD $0x6e0640cb // ext v11.16b, v6.16b, v6.16b, #8
-	WORD $0x6ea7e58a // fcmgt v10.4s, v12.4s, v7.4s
-	WORD $0x6eea1d87 // bif v7.16b, v12.16b, v10.16b
-	WORD $0x6ea6e56a // fcmgt v10.4s, v11.4s, v6.4s
-	WORD $0x6eea1d66 // bif v6.16b, v11.16b, v10.16b
-	WORD $0x4ea008ec // rev64 v12.4s, v7.4s
-	WORD $0x4ea008cb // rev64 v11.4s, v6.4s
-	WORD $0x6ea7e58a // fcmgt v10.4s, v12.4s, v7.4s
-	WORD $0x6eea1d87 // bif v7.16b, v12.16b, v10.16b
-	WORD $0x6ea6e56a // fcmgt v10.4s, v11.4s, v6.4s
-	WORD $0x6eea1d66 // bif v6.16b, v11.16b, v10.16b
-	WORD $0x4e29e4e9 // fcmeq v9.4s, v7.4s, v9.4s
-	WORD $0x4e28e4c8 // fcmeq v8.4s, v6.4s, v8.4s
-	WORD $0x4e485926 // uzp2 v6.8h, v9.8h, v8.8h
-	WORD $0x4e60a8c6 // cmlt v6.8h, v6.8h, #0
-	WORD $0x0e2128c6 // xtn v6.8b, v6.8h
-	WORD $0x4e251cc6 // and v6.16b, v6.16b, v5.16b
-	WORD $0x0e31b8c6 // addv b6, v6.8b
-	WORD $0x1e2600c1 // fmov w1, s6
-	RBITW R1, R0
-	CLZW R0, R1
-	ADD R1<<2, R11, R0
-	MOVWU 5920(R0), R1
-	ADD R3<<2, R5, R0
-	MOVW R1, (R0)
-	ADD $32, R4, R4
-	ADD $1, R3, R3
-	CMP R9, R3
-	BNE latticeSettle8x4SIMDTrial
-	ADD $32, R10, R10
-	ADD $4, R6, R6
-	ADD $128, R5, R5
-	SUBS $1, R7, R7
+latticeSettle8x4SIMDNeighbour:
+	MOVHU (R6), R1
+	ADD R1<<2, R2, R0
+	MOVBU 4(R0), R0
+	ADD R0<<3, R4, R0
+	FLDPQ (R0), (F11, F10)
+	ADD R1<<2, R2, R0
+	MOVBU 5(R0), R0
+	ADD R0<<3, R4, R0
+	FLDPQ 480(R0), (F8, F7)
+	WORD $0x4e28d56b // fadd v11.4s, v11.4s, v8.4s
+	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
+	ADD R1<<2, R2, R0
+	MOVBU 6(R0), R0
+	ADD R0<<3, R4, R0
+	FLDPQ 960(R0), (F8, F7)
+	WORD $0x4e28d56b // fadd v11.4s, v11.4s, v8.4s
+	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
+	ADD R1<<2, R2, R0
+	MOVBU 7(R0), R0
+	ADD R0<<3, R4, R0
+	FMOVQ 1440(R0), F8
+	FMOVQ 1456(R0), F7
+	WORD $0x4e28d56b // fadd v11.4s, v11.4s, v8.4s
+	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
+	ADD R1<<2, R2, R0
+	MOVBU 8(R0), R0
+	ADD R0<<3, R4, R0
+	FMOVQ 1920(R0), F8
+	FMOVQ 1936(R0), F7
+	WORD $0x4e28d56b // fadd v11.4s, v11.4s, v8.4s
+	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
+	ADD R1<<2, R2, R0
+	MOVBU 9(R0), R0
+	ADD R0<<3, R4, R0
+	FMOVQ 2400(R0), F8
+	FMOVQ 2416(R0), F7
+	WORD $0x4e28d56b // fadd v11.4s, v11.4s, v8.4s
+	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
+	ADD R1<<2, R2, R0
+	MOVBU 10(R0), R0
+	ADD R0<<3, R4, R0
+	FMOVQ 2880(R0), F8
+	FMOVQ 2896(R0), F7
+	WORD $0x4e28d56b // fadd v11.4s, v11.4s, v8.4s
+	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
+	ADD R1<<2, R2, R0
+	MOVBU 11(R0), R0
+	ADD R0<<3, R4, R0
+	FMOVQ 3360(R0), F8
+	FMOVQ 3376(R0), F7
+	WORD $0x4e28d56b // fadd v11.4s, v11.4s, v8.4s
+	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
+	WORD $0x6eabe4c9 // fcmgt v9.4s, v6.4s, v11.4s
+	WORD $0x6eaae4a8 // fcmgt v8.4s, v5.4s, v10.4s
+	WORD $0x6eabe4c7 // fcmgt v7.4s, v6.4s, v11.4s
+	WORD $0x6ea71d66 // bit v6.16b, v11.16b, v7.16b
+	WORD $0x6eaae4a7 // fcmgt v7.4s, v5.4s, v10.4s
+	WORD $0x6ea71d45 // bit v5.16b, v10.16b, v7.16b
+	ADD R1<<2, R2, R0
+	VLD1R (R0), [V11.S4]
+	WORD $0x4eab1d6a // mov v10.16b, v11.16b
+	WORD $0x6ea91d64 // bit v4.16b, v11.16b, v9.16b
+	WORD $0x6ea81d43 // bit v3.16b, v10.16b, v8.16b
+	ADD $2, R6, R6
+	SUBSW $1, R3, R3
+	BNE latticeSettle8x4SIMDNeighbour
+	ADD R7<<2, R8, R0
+	FMOVQ F4, 4352(R0)
+	FMOVQ F3, 4368(R0)
+	ADD R5, R7, R7
+	CMP R10, R7
+	BLT latticeSettle8x4SIMDSegment
+	ADD $32, R11, R11
+	ADD $160, R8, R8
+	SUBS $1, R9, R9
 	BNE latticeSettle8x4SIMDRun
 	RET
 
-// func latticeSettle8x2SIMD(s *float32, at int, trials int, dir *uint32, lists *uint16)
-TEXT ·latticeSettle8x2SIMD(SB), NOSPLIT, $0-40
+// func latticeSettle8x2SIMD(s *float32, at int, trials int, dir *uint32, lists *uint16, rows *uint32)
+TEXT ·latticeSettle8x2SIMD(SB), NOSPLIT, $0-48
 	MOVD $0x3f800000, R0
 	WORD $0x4e040c10 // dup v16.4s, w0
 	WORD $0x4f0167ef // movi v15.4s, #0x3f, lsl #24
 	MOVD $0x3010301, R0
-	WORD $0x4e040c04 // dup v4.4s, w0
+	WORD $0x4e040c07 // dup v7.4s, w0
 	MOVD $-0x7fbfdfeff7fbfdff, R0
-	WORD $0x4e080c18 // dup v24.2d, x0
+	WORD $0x4e080c02 // dup v2.2d, x0
 	MOVD $0x40400000, R0
-	WORD $0x4e040c17 // dup v23.4s, w0
+	WORD $0x4e040c01 // dup v1.4s, w0
 	MOVD $0x40a00000, R0
-	WORD $0x4e040c16 // dup v22.4s, w0
-	WORD $0x4f00046d // movi v13.4s, #0x3
-	MOVD $0x4040404, R0
-	WORD $0x4e040c0c // dup v12.4s, w0
-	MOVD $0x3020100, R0
-	WORD $0x4e040c0b // dup v11.4s, w0
-	MOVD s+0(FP), R11
-	MOVD at+8(FP), R10
-	MOVD trials+16(FP), R9
+	WORD $0x4e040c00 // dup v0.4s, w0
+	MOVD s+0(FP), R12
+	MOVD at+8(FP), R11
+	MOVD trials+16(FP), R10
+	ADD R12, R11, R11
 	MOVD dir+24(FP), R3
-	MOVD lists+32(FP), R8
-	ADD R11, R10, R10
 	WORD $0x4f000413 // movi v19.4s, #0x0
 	WORD $0x4f026412 // movi v18.4s, #0x40, lsl #24
 	WORD $0x6f046411 // mvni v17.4s, #0x80, lsl #24
 	MOVD $0, R2
-	MOVD R11, R1
 
 latticeSettle8x2SIMDRound:
-	WORD $0x4f000406 // movi v6.4s, #0x0
-	WORD $0x4f000405 // movi v5.4s, #0x0
-	ADD R2<<2, R11, R0
-	ADD $0x1400, R0, R0
-	VLD1R (R0), [V2.S4]
-	FLDPQ (R10), (F1, F0)
-	WORD $0x6e21dc4e // fmul v14.4s, v2.4s, v1.4s
-	WORD $0x6e20dc4a // fmul v10.4s, v2.4s, v0.4s
+	WORD $0x4f000409 // movi v9.4s, #0x0
+	WORD $0x4f000408 // movi v8.4s, #0x0
+	ADD R2<<2, R12, R0
+	ADD $0x1600, R0, R0
+	VLD1R (R0), [V5.S4]
+	FLDPQ (R11), (F4, F3)
+	WORD $0x6e24dcae // fmul v14.4s, v5.4s, v4.4s
+	WORD $0x6e23dcad // fmul v13.4s, v5.4s, v3.4s
 	WORD $0x4eb0d5ce // fsub v14.4s, v14.4s, v16.4s
-	WORD $0x4eb0d54a // fsub v10.4s, v10.4s, v16.4s
+	WORD $0x4eb0d5ad // fsub v13.4s, v13.4s, v16.4s
 	WORD $0x6e2fddce // fmul v14.4s, v14.4s, v15.4s
-	WORD $0x6e2fdd4a // fmul v10.4s, v10.4s, v15.4s
-	WORD $0x6eb3e5c0 // fcmgt v0.4s, v14.4s, v19.4s
-	WORD $0x6ee01e6e // bif v14.16b, v19.16b, v0.16b
-	WORD $0x6eb3e540 // fcmgt v0.4s, v10.4s, v19.4s
-	WORD $0x6ee01e6a // bif v10.16b, v19.16b, v0.16b
-	WORD $0x6eaee640 // fcmgt v0.4s, v18.4s, v14.4s
-	WORD $0x6ee01e4e // bif v14.16b, v18.16b, v0.16b
-	WORD $0x6eaae640 // fcmgt v0.4s, v18.4s, v10.4s
-	WORD $0x6ee01e4a // bif v10.16b, v18.16b, v0.16b
-	WORD $0x4e2189c9 // frintn v9.4s, v14.4s
-	WORD $0x4e218940 // frintn v0.4s, v10.4s
-	WORD $0x4ea9d5ce // fsub v14.4s, v14.4s, v9.4s
-	WORD $0x4ea0d54a // fsub v10.4s, v10.4s, v0.4s
+	WORD $0x6e2fddad // fmul v13.4s, v13.4s, v15.4s
+	WORD $0x6eb3e5c3 // fcmgt v3.4s, v14.4s, v19.4s
+	WORD $0x6ee31e6e // bif v14.16b, v19.16b, v3.16b
+	WORD $0x6eb3e5a3 // fcmgt v3.4s, v13.4s, v19.4s
+	WORD $0x6ee31e6d // bif v13.16b, v19.16b, v3.16b
+	WORD $0x6eaee643 // fcmgt v3.4s, v18.4s, v14.4s
+	WORD $0x6ee31e4e // bif v14.16b, v18.16b, v3.16b
+	WORD $0x6eade643 // fcmgt v3.4s, v18.4s, v13.4s
+	WORD $0x6ee31e4d // bif v13.16b, v18.16b, v3.16b
+	WORD $0x4e2189cc // frintn v12.4s, v14.4s
+	WORD $0x4e2189a3 // frintn v3.4s, v13.4s
+	WORD $0x4eacd5ce // fsub v14.4s, v14.4s, v12.4s
+	WORD $0x4ea3d5ad // fsub v13.4s, v13.4s, v3.4s
 	WORD $0x4e311dce // and v14.16b, v14.16b, v17.16b
-	WORD $0x4e311d4a // and v10.16b, v10.16b, v17.16b
-	WORD $0x6eaee4c1 // fcmgt v1.4s, v6.4s, v14.4s
-	WORD $0x6ee11dc6 // bif v6.16b, v14.16b, v1.16b
-	WORD $0x6eaae4a1 // fcmgt v1.4s, v5.4s, v10.4s
-	WORD $0x6ee11d45 // bif v5.16b, v10.16b, v1.16b
-	WORD $0x4e21a929 // fcvtns v9.4s, v9.4s
-	WORD $0x4e21a800 // fcvtns v0.4s, v0.4s
-	FLDPQ 32(R10), (F3, F1)
-	WORD $0x6e23dc48 // fmul v8.4s, v2.4s, v3.4s
-	WORD $0x6e21dc47 // fmul v7.4s, v2.4s, v1.4s
-	WORD $0x4eb0d508 // fsub v8.4s, v8.4s, v16.4s
-	WORD $0x4eb0d4e7 // fsub v7.4s, v7.4s, v16.4s
-	WORD $0x6e2fdd08 // fmul v8.4s, v8.4s, v15.4s
-	WORD $0x6e2fdce7 // fmul v7.4s, v7.4s, v15.4s
-	WORD $0x6eb3e501 // fcmgt v1.4s, v8.4s, v19.4s
-	WORD $0x6ee11e68 // bif v8.16b, v19.16b, v1.16b
-	WORD $0x6eb3e4e1 // fcmgt v1.4s, v7.4s, v19.4s
-	WORD $0x6ee11e67 // bif v7.16b, v19.16b, v1.16b
-	WORD $0x6ea8e641 // fcmgt v1.4s, v18.4s, v8.4s
-	WORD $0x6ee11e48 // bif v8.16b, v18.16b, v1.16b
-	WORD $0x6ea7e641 // fcmgt v1.4s, v18.4s, v7.4s
-	WORD $0x6ee11e47 // bif v7.16b, v18.16b, v1.16b
-	WORD $0x4e218903 // frintn v3.4s, v8.4s
-	WORD $0x4e2188e2 // frintn v2.4s, v7.4s
-	WORD $0x4ea3d508 // fsub v8.4s, v8.4s, v3.4s
-	WORD $0x4ea2d4e7 // fsub v7.4s, v7.4s, v2.4s
-	WORD $0x4e311d08 // and v8.16b, v8.16b, v17.16b
-	WORD $0x4e311ce7 // and v7.16b, v7.16b, v17.16b
-	WORD $0x6ea8e4c1 // fcmgt v1.4s, v6.4s, v8.4s
-	WORD $0x6ee11d06 // bif v6.16b, v8.16b, v1.16b
-	WORD $0x6ea7e4a1 // fcmgt v1.4s, v5.4s, v7.4s
-	WORD $0x6ee11ce5 // bif v5.16b, v7.16b, v1.16b
+	WORD $0x4e311dad // and v13.16b, v13.16b, v17.16b
+	WORD $0x6eaee524 // fcmgt v4.4s, v9.4s, v14.4s
+	WORD $0x6ee41dc9 // bif v9.16b, v14.16b, v4.16b
+	WORD $0x6eade504 // fcmgt v4.4s, v8.4s, v13.4s
+	WORD $0x6ee41da8 // bif v8.16b, v13.16b, v4.16b
+	WORD $0x4e21a98c // fcvtns v12.4s, v12.4s
 	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
-	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
-	WORD $0x0e614929 // sqxtn v9.4h, v9.4s
-	WORD $0x4e614869 // sqxtn2 v9.8h, v3.4s
-	WORD $0x0e614800 // sqxtn v0.4h, v0.4s
-	WORD $0x4e614840 // sqxtn2 v0.8h, v2.4s
-	WORD $0x2e212922 // sqxtun v2.8b, v9.8h
-	WORD $0x6e212922 // sqxtun2 v2.16b, v9.8h
-	WORD $0x2e212801 // sqxtun v1.8b, v0.8h
-	WORD $0x6e212801 // sqxtun2 v1.16b, v0.8h
-	WORD $0x4ea21c49 // mov v9.16b, v2.16b
-	WORD $0x4ea11c20 // mov v0.16b, v1.16b
-	WORD $0x2f08a522 // uxtl v2.8h, v9.8b
-	WORD $0x0f08a481 // sxtl v1.8h, v4.8b
-	WORD $0x4e619c41 // mul v1.8h, v2.8h, v1.8h
-	WORD $0x4e602822 // saddlp v2.4s, v1.8h
-	WORD $0x6f08a523 // uxtl2 v3.8h, v9.16b
-	WORD $0x4f08a481 // sxtl2 v1.8h, v4.16b
-	WORD $0x4e619c61 // mul v1.8h, v3.8h, v1.8h
-	WORD $0x4e602821 // saddlp v1.4s, v1.8h
-	WORD $0x0e614849 // sqxtn v9.4h, v2.4s
-	WORD $0x4e614829 // sqxtn2 v9.8h, v1.4s
-	WORD $0x2f08a402 // uxtl v2.8h, v0.8b
-	WORD $0x0f08a481 // sxtl v1.8h, v4.8b
-	WORD $0x4e619c41 // mul v1.8h, v2.8h, v1.8h
-	WORD $0x4e602822 // saddlp v2.4s, v1.8h
-	WORD $0x6f08a401 // uxtl2 v1.8h, v0.16b
-	WORD $0x4f08a480 // sxtl2 v0.8h, v4.16b
-	WORD $0x4e609c20 // mul v0.8h, v1.8h, v0.8h
-	WORD $0x4e602801 // saddlp v1.4s, v0.8h
-	WORD $0x0e614840 // sqxtn v0.4h, v2.4s
-	WORD $0x4e614820 // sqxtn2 v0.8h, v1.4s
+	FLDPQ 32(R11), (F6, F4)
+	WORD $0x6e26dcab // fmul v11.4s, v5.4s, v6.4s
+	WORD $0x6e24dcaa // fmul v10.4s, v5.4s, v4.4s
+	WORD $0x4eb0d56b // fsub v11.4s, v11.4s, v16.4s
+	WORD $0x4eb0d54a // fsub v10.4s, v10.4s, v16.4s
+	WORD $0x6e2fdd6b // fmul v11.4s, v11.4s, v15.4s
+	WORD $0x6e2fdd4a // fmul v10.4s, v10.4s, v15.4s
+	WORD $0x6eb3e564 // fcmgt v4.4s, v11.4s, v19.4s
+	WORD $0x6ee41e6b // bif v11.16b, v19.16b, v4.16b
+	WORD $0x6eb3e544 // fcmgt v4.4s, v10.4s, v19.4s
+	WORD $0x6ee41e6a // bif v10.16b, v19.16b, v4.16b
+	WORD $0x6eabe644 // fcmgt v4.4s, v18.4s, v11.4s
+	WORD $0x6ee41e4b // bif v11.16b, v18.16b, v4.16b
+	WORD $0x6eaae644 // fcmgt v4.4s, v18.4s, v10.4s
+	WORD $0x6ee41e4a // bif v10.16b, v18.16b, v4.16b
+	WORD $0x4e218966 // frintn v6.4s, v11.4s
+	WORD $0x4e218945 // frintn v5.4s, v10.4s
+	WORD $0x4ea6d56b // fsub v11.4s, v11.4s, v6.4s
+	WORD $0x4ea5d54a // fsub v10.4s, v10.4s, v5.4s
+	WORD $0x4e311d6b // and v11.16b, v11.16b, v17.16b
+	WORD $0x4e311d4a // and v10.16b, v10.16b, v17.16b
+	WORD $0x6eabe524 // fcmgt v4.4s, v9.4s, v11.4s
+	WORD $0x6ee41d69 // bif v9.16b, v11.16b, v4.16b
+	WORD $0x6eaae504 // fcmgt v4.4s, v8.4s, v10.4s
+	WORD $0x6ee41d48 // bif v8.16b, v10.16b, v4.16b
+	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x0e61498c // sqxtn v12.4h, v12.4s
+	WORD $0x4e6148cc // sqxtn2 v12.8h, v6.4s
+	WORD $0x0e614863 // sqxtn v3.4h, v3.4s
+	WORD $0x4e6148a3 // sqxtn2 v3.8h, v5.4s
+	WORD $0x2e212985 // sqxtun v5.8b, v12.8h
+	WORD $0x6e212985 // sqxtun2 v5.16b, v12.8h
+	WORD $0x2e212864 // sqxtun v4.8b, v3.8h
+	WORD $0x6e212864 // sqxtun2 v4.16b, v3.8h
+	WORD $0x4ea51cac // mov v12.16b, v5.16b
+	WORD $0x4ea41c83 // mov v3.16b, v4.16b
+	WORD $0x2f08a585 // uxtl v5.8h, v12.8b
+	WORD $0x0f08a4e4 // sxtl v4.8h, v7.8b
+	WORD $0x4e649ca4 // mul v4.8h, v5.8h, v4.8h
+	WORD $0x4e602885 // saddlp v5.4s, v4.8h
+	WORD $0x6f08a586 // uxtl2 v6.8h, v12.16b
+	WORD $0x4f08a4e4 // sxtl2 v4.8h, v7.16b
+	WORD $0x4e649cc4 // mul v4.8h, v6.8h, v4.8h
+	WORD $0x4e602884 // saddlp v4.4s, v4.8h
+	WORD $0x0e6148ac // sqxtn v12.4h, v5.4s
+	WORD $0x4e61488c // sqxtn2 v12.8h, v4.4s
+	WORD $0x2f08a465 // uxtl v5.8h, v3.8b
+	WORD $0x0f08a4e4 // sxtl v4.8h, v7.8b
+	WORD $0x4e649ca4 // mul v4.8h, v5.8h, v4.8h
+	WORD $0x4e602885 // saddlp v5.4s, v4.8h
+	WORD $0x6f08a464 // uxtl2 v4.8h, v3.16b
+	WORD $0x4f08a4e3 // sxtl2 v3.8h, v7.16b
+	WORD $0x4e639c83 // mul v3.8h, v4.8h, v3.8h
+	WORD $0x4e602864 // saddlp v4.4s, v3.8h
+	WORD $0x0e6148a3 // sqxtn v3.4h, v5.4s
+	WORD $0x4e614883 // sqxtn2 v3.8h, v4.4s
 	MOVD $latticeFours8<>(SB), R0
-	FLDPQ (R0), (F3, F2)
-	WORD $0x0e63c121 // smull v1.4s, v9.4h, v3.4h
-	WORD $0x4e63c123 // smull2 v3.4s, v9.8h, v3.8h
-	WORD $0x4ea3bc29 // addp v9.4s, v1.4s, v3.4s
-	WORD $0x0e62c001 // smull v1.4s, v0.4h, v2.4h
-	WORD $0x4e62c000 // smull2 v0.4s, v0.8h, v2.8h
-	WORD $0x4ea0bc20 // addp v0.4s, v1.4s, v0.4s
-	WORD $0x4ea08520 // add v0.4s, v9.4s, v0.4s
-	WORD $0x1e260000 // fmov w0, s0
-	ADD R0<<2, R3, R0
-	MOVWU (R0), R0
-	MOVW R0, 3072(R1)
-	WORD $0x0e0c3c00 // mov w0, v0.s[1]
-	ADD R0<<2, R3, R0
-	MOVWU (R0), R0
-	MOVW R0, 3076(R1)
+	FLDPQ (R0), (F6, F5)
+	WORD $0x0e66c184 // smull v4.4s, v12.4h, v6.4h
+	WORD $0x4e66c186 // smull2 v6.4s, v12.8h, v6.8h
+	WORD $0x4ea6bc8c // addp v12.4s, v4.4s, v6.4s
+	WORD $0x0e65c064 // smull v4.4s, v3.4h, v5.4h
+	WORD $0x4e65c063 // smull2 v3.4s, v3.8h, v5.8h
+	WORD $0x4ea3bc83 // addp v3.4s, v4.4s, v3.4s
+	WORD $0x4ea38583 // add v3.4s, v12.4s, v3.4s
+	WORD $0x1e260061 // fmov w1, s3
+	ADD R1<<2, R3, R0
+	MOVWU (R0), R1
+	ADD R2<<2, R12, R0
+	MOVW R1, 3072(R0)
+	WORD $0x0e0c3c61 // mov w1, v3.s[1]
+	ADD R1<<2, R3, R0
+	MOVWU (R0), R1
+	ADD R2<<2, R12, R0
+	MOVW R1, 3232(R0)
 	MOVD $0x3efffeb0, R0
-	WORD $0x4e040c01 // dup v1.4s, w0
-	WORD $0x6ea1e4c6 // fcmgt v6.4s, v6.4s, v1.4s
-	WORD $0x6ea1e4a5 // fcmgt v5.4s, v5.4s, v1.4s
-	WORD $0x4e4558c2 // uzp2 v2.8h, v6.8h, v5.8h
-	WORD $0x4e60a842 // cmlt v2.8h, v2.8h, #0
-	WORD $0x0e212842 // xtn v2.8b, v2.8h
-	WORD $0x4e381c42 // and v2.16b, v2.16b, v24.16b
-	WORD $0x0e31b842 // addv b2, v2.8b
-	WORD $0x1e260040 // fmov w0, s2
+	WORD $0x4e040c04 // dup v4.4s, w0
+	WORD $0x6ea4e529 // fcmgt v9.4s, v9.4s, v4.4s
+	WORD $0x6ea4e508 // fcmgt v8.4s, v8.4s, v4.4s
+	WORD $0x4e485925 // uzp2 v5.8h, v9.8h, v8.8h
+	WORD $0x4e60a8a5 // cmlt v5.8h, v5.8h, #0
+	WORD $0x0e2128a5 // xtn v5.8b, v5.8h
+	WORD $0x4e221ca5 // and v5.16b, v5.16b, v2.16b
+	WORD $0x0e31b8a5 // addv b5, v5.8b
+	WORD $0x1e2600a0 // fmov w0, s5
 	CBZW R0, latticeSettle8x2SIMDClear
-	WORD $0x6ea1e5ce // fcmgt v14.4s, v14.4s, v1.4s
-	WORD $0x6ea1e54a // fcmgt v10.4s, v10.4s, v1.4s
-	WORD $0x4e4a59c2 // uzp2 v2.8h, v14.8h, v10.8h
-	WORD $0x4e60a842 // cmlt v2.8h, v2.8h, #0
-	WORD $0x0e212842 // xtn v2.8b, v2.8h
-	WORD $0x4e381c42 // and v2.16b, v2.16b, v24.16b
-	WORD $0x0e31b842 // addv b2, v2.8b
-	WORD $0x1e260040 // fmov w0, s2
+	WORD $0x6ea4e5ce // fcmgt v14.4s, v14.4s, v4.4s
+	WORD $0x6ea4e5ad // fcmgt v13.4s, v13.4s, v4.4s
+	WORD $0x4e4d59c5 // uzp2 v5.8h, v14.8h, v13.8h
+	WORD $0x4e60a8a5 // cmlt v5.8h, v5.8h, #0
+	WORD $0x0e2128a5 // xtn v5.8b, v5.8h
+	WORD $0x4e221ca5 // and v5.16b, v5.16b, v2.16b
+	WORD $0x0e31b8a5 // addv b5, v5.8b
+	WORD $0x1e2600a0 // fmov w0, s5
 	TSTW $255, R0
 	BEQ latticeSettle8x2SIMDClear0
-	WORD $0x1e260000 // fmov w0, s0
-	ADD R0<<2, R3, R0
-	MOVWU 26244(R0), R0
-	MOVW R0, 3072(R1)
+	WORD $0x1e260061 // fmov w1, s3
+	ADD R1<<2, R3, R0
+	MOVWU 26244(R0), R1
+	ADD R2<<2, R12, R0
+	MOVW R1, 3072(R0)
 
 latticeSettle8x2SIMDClear0:
-	WORD $0x6ea1e508 // fcmgt v8.4s, v8.4s, v1.4s
-	WORD $0x6ea1e4e7 // fcmgt v7.4s, v7.4s, v1.4s
-	WORD $0x4e475901 // uzp2 v1.8h, v8.8h, v7.8h
-	WORD $0x4e60a821 // cmlt v1.8h, v1.8h, #0
-	WORD $0x0e212821 // xtn v1.8b, v1.8h
-	WORD $0x4e381c21 // and v1.16b, v1.16b, v24.16b
-	WORD $0x0e31b821 // addv b1, v1.8b
-	WORD $0x1e260020 // fmov w0, s1
+	WORD $0x6ea4e56b // fcmgt v11.4s, v11.4s, v4.4s
+	WORD $0x6ea4e54a // fcmgt v10.4s, v10.4s, v4.4s
+	WORD $0x4e4a5964 // uzp2 v4.8h, v11.8h, v10.8h
+	WORD $0x4e60a884 // cmlt v4.8h, v4.8h, #0
+	WORD $0x0e212884 // xtn v4.8b, v4.8h
+	WORD $0x4e221c84 // and v4.16b, v4.16b, v2.16b
+	WORD $0x0e31b884 // addv b4, v4.8b
+	WORD $0x1e260080 // fmov w0, s4
 	TSTW $255, R0
 	BEQ latticeSettle8x2SIMDClear1
-	WORD $0x0e0c3c00 // mov w0, v0.s[1]
-	ADD R0<<2, R3, R0
-	MOVWU 26244(R0), R0
-	MOVW R0, 3076(R1)
+	WORD $0x0e0c3c61 // mov w1, v3.s[1]
+	ADD R1<<2, R3, R0
+	MOVWU 26244(R0), R1
+	ADD R2<<2, R12, R0
+	MOVW R1, 3232(R0)
 
 latticeSettle8x2SIMDClear1:
 
 latticeSettle8x2SIMDClear:
-	ADD $32, R1, R1
 	ADD $1, R2, R2
-	CMP R9, R2
+	CMP R10, R2
 	BNE latticeSettle8x2SIMDRound
-	MOVD $2, R7
-	ADD $3072, R11, R6
-	ADD $4096, R11, R5
+	MOVD $2, R9
+	MOVD R12, R8
 
 latticeSettle8x2SIMDRun:
-	MOVD R6, R4
-	MOVD $0, R3
+	MOVD $0, R7
 
-latticeSettle8x2SIMDTrial:
-	MOVWU (R4), R2
-	MOVBU R2, R1
-	LSRW $8, R2, R2
-	LSLW $4, R2, R2
-	ADD R8, R2, R2
-	ADD R3<<2, R11, R0
-	ADD $0x1480, R0, R0
-	VLD1R (R0), [V0.S4]
-	FLDPQ (R10), (F2, F1)
-	WORD $0x4ea2d402 // fsub v2.4s, v0.4s, v2.4s
-	WORD $0x4ea1d401 // fsub v1.4s, v0.4s, v1.4s
-	FMOVQ 2048(R10), F4
-	FMOVQ 2064(R10), F3
-	WORD $0x6e24dc45 // fmul v5.4s, v2.4s, v4.4s
-	WORD $0x6e23dc24 // fmul v4.4s, v1.4s, v3.4s
-	WORD $0x6e22dca5 // fmul v5.4s, v5.4s, v2.4s
-	WORD $0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
-	WORD $0x6e37dc06 // fmul v6.4s, v0.4s, v23.4s
-	WORD $0x6e37dc01 // fmul v1.4s, v0.4s, v23.4s
-	FLDPQ (R10), (F3, F2)
-	WORD $0x4ea3d4c6 // fsub v6.4s, v6.4s, v3.4s
-	WORD $0x4ea2d421 // fsub v1.4s, v1.4s, v2.4s
-	FMOVQ 2048(R10), F3
-	FMOVQ 2064(R10), F2
+latticeSettle8x2SIMDTerms:
+	ADD R7<<2, R12, R0
+	FMOVQ 5760(R0), F14
+	FMOVQ 5776(R0), F13
+	WORD $0x6e21ddcc // fmul v12.4s, v14.4s, v1.4s
+	WORD $0x6e21ddab // fmul v11.4s, v13.4s, v1.4s
+	WORD $0x6e20ddca // fmul v10.4s, v14.4s, v0.4s
+	WORD $0x6e20dda9 // fmul v9.4s, v13.4s, v0.4s
+	VLD1R (R11), [V8.S4]
+	ADD $2048, R11, R0
+	VLD1R (R0), [V7.S4]
+	WORD $0x4ea8d5c6 // fsub v6.4s, v14.4s, v8.4s
+	WORD $0x4ea8d5a5 // fsub v5.4s, v13.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 6432(R0)
+	FMOVQ F3, 6448(R0)
+	WORD $0x4ea8d586 // fsub v6.4s, v12.4s, v8.4s
+	WORD $0x4ea8d565 // fsub v5.4s, v11.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 6592(R0)
+	FMOVQ F3, 6608(R0)
+	WORD $0x4ea8d543 // fsub v3.4s, v10.4s, v8.4s
+	WORD $0x4ea8d525 // fsub v5.4s, v9.4s, v8.4s
+	WORD $0x6e27dc64 // fmul v4.4s, v3.4s, v7.4s
+	WORD $0x6e27dca6 // fmul v6.4s, v5.4s, v7.4s
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 6752(R0)
+	FMOVQ F6, 6768(R0)
+	ADD $4, R11, R0
+	VLD1R (R0), [V8.S4]
+	ADD $2052, R11, R0
+	VLD1R (R0), [V7.S4]
+	WORD $0x4ea8d5c6 // fsub v6.4s, v14.4s, v8.4s
+	WORD $0x4ea8d5a5 // fsub v5.4s, v13.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 6912(R0)
+	FMOVQ F3, 6928(R0)
+	WORD $0x4ea8d586 // fsub v6.4s, v12.4s, v8.4s
+	WORD $0x4ea8d565 // fsub v5.4s, v11.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 7072(R0)
+	FMOVQ F3, 7088(R0)
+	WORD $0x4ea8d543 // fsub v3.4s, v10.4s, v8.4s
+	WORD $0x4ea8d525 // fsub v5.4s, v9.4s, v8.4s
+	WORD $0x6e27dc64 // fmul v4.4s, v3.4s, v7.4s
+	WORD $0x6e27dca6 // fmul v6.4s, v5.4s, v7.4s
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 7232(R0)
+	FMOVQ F6, 7248(R0)
+	ADD $8, R11, R0
+	VLD1R (R0), [V8.S4]
+	ADD $2056, R11, R0
+	VLD1R (R0), [V7.S4]
+	WORD $0x4ea8d5c6 // fsub v6.4s, v14.4s, v8.4s
+	WORD $0x4ea8d5a5 // fsub v5.4s, v13.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 7392(R0)
+	FMOVQ F3, 7408(R0)
+	WORD $0x4ea8d586 // fsub v6.4s, v12.4s, v8.4s
+	WORD $0x4ea8d565 // fsub v5.4s, v11.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 7552(R0)
+	FMOVQ F3, 7568(R0)
+	WORD $0x4ea8d543 // fsub v3.4s, v10.4s, v8.4s
+	WORD $0x4ea8d525 // fsub v5.4s, v9.4s, v8.4s
+	WORD $0x6e27dc64 // fmul v4.4s, v3.4s, v7.4s
+	WORD $0x6e27dca6 // fmul v6.4s, v5.4s, v7.4s
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 7712(R0)
+	FMOVQ F6, 7728(R0)
+	ADD $12, R11, R0
+	VLD1R (R0), [V8.S4]
+	ADD $2060, R11, R0
+	VLD1R (R0), [V7.S4]
+	WORD $0x4ea8d5c6 // fsub v6.4s, v14.4s, v8.4s
+	WORD $0x4ea8d5a5 // fsub v5.4s, v13.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 7872(R0)
+	FMOVQ F3, 7888(R0)
+	WORD $0x4ea8d586 // fsub v6.4s, v12.4s, v8.4s
+	WORD $0x4ea8d565 // fsub v5.4s, v11.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 8032(R0)
+	FMOVQ F3, 8048(R0)
+	WORD $0x4ea8d543 // fsub v3.4s, v10.4s, v8.4s
+	WORD $0x4ea8d525 // fsub v5.4s, v9.4s, v8.4s
+	WORD $0x6e27dc64 // fmul v4.4s, v3.4s, v7.4s
+	WORD $0x6e27dca6 // fmul v6.4s, v5.4s, v7.4s
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 8192(R0)
+	FMOVQ F6, 8208(R0)
+	ADD $16, R11, R0
+	VLD1R (R0), [V8.S4]
+	ADD $2064, R11, R0
+	VLD1R (R0), [V7.S4]
+	WORD $0x4ea8d5c6 // fsub v6.4s, v14.4s, v8.4s
+	WORD $0x4ea8d5a5 // fsub v5.4s, v13.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 8352(R0)
+	FMOVQ F3, 8368(R0)
+	WORD $0x4ea8d586 // fsub v6.4s, v12.4s, v8.4s
+	WORD $0x4ea8d565 // fsub v5.4s, v11.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 8512(R0)
+	FMOVQ F3, 8528(R0)
+	WORD $0x4ea8d543 // fsub v3.4s, v10.4s, v8.4s
+	WORD $0x4ea8d525 // fsub v5.4s, v9.4s, v8.4s
+	WORD $0x6e27dc64 // fmul v4.4s, v3.4s, v7.4s
+	WORD $0x6e27dca6 // fmul v6.4s, v5.4s, v7.4s
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 8672(R0)
+	FMOVQ F6, 8688(R0)
+	ADD $20, R11, R0
+	VLD1R (R0), [V8.S4]
+	ADD $2068, R11, R0
+	VLD1R (R0), [V7.S4]
+	WORD $0x4ea8d5c6 // fsub v6.4s, v14.4s, v8.4s
+	WORD $0x4ea8d5a5 // fsub v5.4s, v13.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 8832(R0)
+	FMOVQ F3, 8848(R0)
+	WORD $0x4ea8d586 // fsub v6.4s, v12.4s, v8.4s
+	WORD $0x4ea8d565 // fsub v5.4s, v11.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 8992(R0)
+	FMOVQ F3, 9008(R0)
+	WORD $0x4ea8d543 // fsub v3.4s, v10.4s, v8.4s
+	WORD $0x4ea8d525 // fsub v5.4s, v9.4s, v8.4s
+	WORD $0x6e27dc64 // fmul v4.4s, v3.4s, v7.4s
+	WORD $0x6e27dca6 // fmul v6.4s, v5.4s, v7.4s
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 9152(R0)
+	FMOVQ F6, 9168(R0)
+	ADD $24, R11, R0
+	VLD1R (R0), [V8.S4]
+	ADD $2072, R11, R0
+	VLD1R (R0), [V7.S4]
+	WORD $0x4ea8d5c6 // fsub v6.4s, v14.4s, v8.4s
+	WORD $0x4ea8d5a5 // fsub v5.4s, v13.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 9312(R0)
+	FMOVQ F3, 9328(R0)
+	WORD $0x4ea8d586 // fsub v6.4s, v12.4s, v8.4s
+	WORD $0x4ea8d565 // fsub v5.4s, v11.4s, v8.4s
+	WORD $0x6e27dcc4 // fmul v4.4s, v6.4s, v7.4s
+	WORD $0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 9472(R0)
+	FMOVQ F3, 9488(R0)
+	WORD $0x4ea8d543 // fsub v3.4s, v10.4s, v8.4s
+	WORD $0x4ea8d525 // fsub v5.4s, v9.4s, v8.4s
+	WORD $0x6e27dc64 // fmul v4.4s, v3.4s, v7.4s
+	WORD $0x6e27dca6 // fmul v6.4s, v5.4s, v7.4s
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 9632(R0)
+	FMOVQ F6, 9648(R0)
+	ADD $28, R11, R0
+	VLD1R (R0), [V4.S4]
+	ADD $2076, R11, R0
+	VLD1R (R0), [V3.S4]
+	WORD $0x4ea4d5c5 // fsub v5.4s, v14.4s, v4.4s
+	WORD $0x4ea4d5a8 // fsub v8.4s, v13.4s, v4.4s
+	WORD $0x6e23dca7 // fmul v7.4s, v5.4s, v3.4s
+	WORD $0x6e23dd06 // fmul v6.4s, v8.4s, v3.4s
+	WORD $0x6e25dce7 // fmul v7.4s, v7.4s, v5.4s
+	WORD $0x6e28dcc6 // fmul v6.4s, v6.4s, v8.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F7, 9792(R0)
+	FMOVQ F6, 9808(R0)
+	WORD $0x4ea4d585 // fsub v5.4s, v12.4s, v4.4s
+	WORD $0x4ea4d568 // fsub v8.4s, v11.4s, v4.4s
+	WORD $0x6e23dca7 // fmul v7.4s, v5.4s, v3.4s
+	WORD $0x6e23dd06 // fmul v6.4s, v8.4s, v3.4s
+	WORD $0x6e25dce7 // fmul v7.4s, v7.4s, v5.4s
+	WORD $0x6e28dcc6 // fmul v6.4s, v6.4s, v8.4s
+	ADD R7<<2, R12, R0
+	FMOVQ F7, 9952(R0)
+	FMOVQ F6, 9968(R0)
+	WORD $0x4ea4d545 // fsub v5.4s, v10.4s, v4.4s
+	WORD $0x4ea4d526 // fsub v6.4s, v9.4s, v4.4s
+	WORD $0x6e23dca4 // fmul v4.4s, v5.4s, v3.4s
 	WORD $0x6e23dcc3 // fmul v3.4s, v6.4s, v3.4s
-	WORD $0x6e22dc22 // fmul v2.4s, v1.4s, v2.4s
+	WORD $0x6e25dc84 // fmul v4.4s, v4.4s, v5.4s
 	WORD $0x6e26dc63 // fmul v3.4s, v3.4s, v6.4s
-	WORD $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD $0x6e36dc07 // fmul v7.4s, v0.4s, v22.4s
-	WORD $0x6e36dc06 // fmul v6.4s, v0.4s, v22.4s
-	FLDPQ (R10), (F1, F0)
-	WORD $0x4ea1d4e7 // fsub v7.4s, v7.4s, v1.4s
-	WORD $0x4ea0d4c6 // fsub v6.4s, v6.4s, v0.4s
-	FMOVQ 2048(R10), F1
-	FMOVQ 2064(R10), F0
-	WORD $0x6e21dce1 // fmul v1.4s, v7.4s, v1.4s
-	WORD $0x6e20dcc0 // fmul v0.4s, v6.4s, v0.4s
-	WORD $0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	WORD $0x6e26dc00 // fmul v0.4s, v0.4s, v6.4s
-	WORD $0x4e8338a9 // zip1 v9.4s, v5.4s, v3.4s
-	WORD $0x4e823887 // zip1 v7.4s, v4.4s, v2.4s
-	WORD $0x4e813828 // zip1 v8.4s, v1.4s, v1.4s
-	WORD $0x4e803806 // zip1 v6.4s, v0.4s, v0.4s
-	WORD $0x4ec83935 // zip1 v21.2d, v9.2d, v8.2d
-	WORD $0x4ec638f4 // zip1 v20.2d, v7.2d, v6.2d
-	WORD $0x4ec87933 // zip2 v19.2d, v9.2d, v8.2d
-	WORD $0x4ec678f2 // zip2 v18.2d, v7.2d, v6.2d
-	WORD $0x4e8378a3 // zip2 v3.4s, v5.4s, v3.4s
-	WORD $0x4e827882 // zip2 v2.4s, v4.4s, v2.4s
-	WORD $0x4e817821 // zip2 v1.4s, v1.4s, v1.4s
-	WORD $0x4e807800 // zip2 v0.4s, v0.4s, v0.4s
-	WORD $0x4ec13871 // zip1 v17.2d, v3.2d, v1.2d
-	WORD $0x4ec03850 // zip1 v16.2d, v2.2d, v0.2d
-	WORD $0x4ec1786f // zip2 v15.2d, v3.2d, v1.2d
-	WORD $0x4ec0784e // zip2 v14.2d, v2.2d, v0.2d
-	FMOVQ (R2), F0
-	WORD $0x2f10a407 // uxtl v7.4s, v0.4h
-	WORD $0x6f10a406 // uxtl2 v6.4s, v0.8h
-	WORD $0x4e2d1ce0 // and v0.16b, v7.16b, v13.16b
-	WORD $0x4eac9c00 // mul v0.4s, v0.4s, v12.4s
-	WORD $0x4eab8400 // add v0.4s, v0.4s, v11.4s
-	WORD $0x4e0002a8 // tbl v8.16b, {v21.16b}, v0.16b
-	WORD $0x4e2d1cc0 // and v0.16b, v6.16b, v13.16b
-	WORD $0x4eac9c00 // mul v0.4s, v0.4s, v12.4s
-	WORD $0x4eab8400 // add v0.4s, v0.4s, v11.4s
-	WORD $0x4e0002a3 // tbl v3.16b, {v21.16b}, v0.16b
-	WORD $0x6f3e04e7 // ushr v7.4s, v7.4s, #2
-	WORD $0x6f3e04c6 // ushr v6.4s, v6.4s, #2
-	WORD $0x4e2d1ce0 // and v0.16b, v7.16b, v13.16b
-	WORD $0x4eac9c00 // mul v0.4s, v0.4s, v12.4s
-	WORD $0x4eab8400 // add v0.4s, v0.4s, v11.4s
-	WORD $0x4e000261 // tbl v1.16b, {v19.16b}, v0.16b
-	WORD $0x4e2d1cc0 // and v0.16b, v6.16b, v13.16b
-	WORD $0x4eac9c00 // mul v0.4s, v0.4s, v12.4s
-	WORD $0x4eab8400 // add v0.4s, v0.4s, v11.4s
-	WORD $0x4e000260 // tbl v0.16b, {v19.16b}, v0.16b
-	WORD $0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD $0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD $0x6f3e04e7 // ushr v7.4s, v7.4s, #2
-	WORD $0x6f3e04c6 // ushr v6.4s, v6.4s, #2
-	WORD $0x4e2d1ce0 // and v0.16b, v7.16b, v13.16b
-	WORD $0x4eac9c00 // mul v0.4s, v0.4s, v12.4s
-	WORD $0x4eab8400 // add v0.4s, v0.4s, v11.4s
-	WORD $0x4e000221 // tbl v1.16b, {v17.16b}, v0.16b
-	WORD $0x4e2d1cc0 // and v0.16b, v6.16b, v13.16b
-	WORD $0x4eac9c00 // mul v0.4s, v0.4s, v12.4s
-	WORD $0x4eab8400 // add v0.4s, v0.4s, v11.4s
-	WORD $0x4e000220 // tbl v0.16b, {v17.16b}, v0.16b
-	WORD $0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD $0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD $0x6f3e04e7 // ushr v7.4s, v7.4s, #2
-	WORD $0x6f3e04c6 // ushr v6.4s, v6.4s, #2
-	WORD $0x4e2d1ce0 // and v0.16b, v7.16b, v13.16b
-	WORD $0x4eac9c00 // mul v0.4s, v0.4s, v12.4s
-	WORD $0x4eab8400 // add v0.4s, v0.4s, v11.4s
-	WORD $0x4e0001e1 // tbl v1.16b, {v15.16b}, v0.16b
-	WORD $0x4e2d1cc0 // and v0.16b, v6.16b, v13.16b
-	WORD $0x4eac9c00 // mul v0.4s, v0.4s, v12.4s
-	WORD $0x4eab8400 // add v0.4s, v0.4s, v11.4s
-	WORD $0x4e0001e0 // tbl v0.16b, {v15.16b}, v0.16b
-	WORD $0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD $0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD $0x6f3e04e7 // ushr v7.4s, v7.4s, #2
-	WORD $0x6f3e04c6 // ushr v6.4s, v6.4s, #2
-	WORD $0x4e2d1ce0 // and v0.16b, v7.16b, v13.16b
-	WORD $0x4eac9c00 // mul v0.4s, v0.4s, v12.4s
-	WORD $0x4eab8400 // add v0.4s, v0.4s, v11.4s
-	WORD $0x4e000281 // tbl v1.16b, {v20.16b}, v0.16b
-	WORD $0x4e2d1cc0 // and v0.16b, v6.16b, v13.16b
-	WORD $0x4eac9c00 // mul v0.4s, v0.4s, v12.4s
-	WORD $0x4eab8400 // add v0.4s, v0.4s, v11.4s
-	WORD $0x4e000280 // tbl v0.16b, {v20.16b}, v0.16b
-	WORD $0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD $0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD $0x6f3e04e7 // ushr v7.4s, v7.4s, #2
-	WORD $0x6f3e04c6 // ushr v6.4s, v6.4s, #2
-	WORD $0x4e2d1ce0 // and v0.16b, v7.16b, v13.16b
-	WORD $0x4eac9c00 // mul v0.4s, v0.4s, v12.4s
-	WORD $0x4eab8400 // add v0.4s, v0.4s, v11.4s
-	WORD $0x4e000241 // tbl v1.16b, {v18.16b}, v0.16b
-	WORD $0x4e2d1cc0 // and v0.16b, v6.16b, v13.16b
-	WORD $0x4eac9c00 // mul v0.4s, v0.4s, v12.4s
-	WORD $0x4eab8400 // add v0.4s, v0.4s, v11.4s
-	WORD $0x4e000240 // tbl v0.16b, {v18.16b}, v0.16b
-	WORD $0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD $0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD $0x6f3e04e7 // ushr v7.4s, v7.4s, #2
-	WORD $0x6f3e04c6 // ushr v6.4s, v6.4s, #2
-	WORD $0x4e2d1ce0 // and v0.16b, v7.16b, v13.16b
-	WORD $0x4eac9c00 // mul v0.4s, v0.4s, v12.4s
-	WORD $0x4eab8400 // add v0.4s, v0.4s, v11.4s
-	WORD $0x4e000201 // tbl v1.16b, {v16.16b}, v0.16b
-	WORD $0x4e2d1cc0 // and v0.16b, v6.16b, v13.16b
-	WORD $0x4eac9c00 // mul v0.4s, v0.4s, v12.4s
-	WORD $0x4eab8400 // add v0.4s, v0.4s, v11.4s
-	WORD $0x4e000200 // tbl v0.16b, {v16.16b}, v0.16b
-	WORD $0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD $0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD $0x6f3e04e7 // ushr v7.4s, v7.4s, #2
-	WORD $0x6f3e04c6 // ushr v6.4s, v6.4s, #2
-	WORD $0x4e2d1ce0 // and v0.16b, v7.16b, v13.16b
-	WORD $0x4eac9c00 // mul v0.4s, v0.4s, v12.4s
-	WORD $0x4eab8400 // add v0.4s, v0.4s, v11.4s
-	WORD $0x4e0001c0 // tbl v0.16b, {v14.16b}, v0.16b
-	WORD $0x4e2d1cc1 // and v1.16b, v6.16b, v13.16b
-	WORD $0x4eac9c21 // mul v1.4s, v1.4s, v12.4s
-	WORD $0x4eab8421 // add v1.4s, v1.4s, v11.4s
-	WORD $0x4e0101c1 // tbl v1.16b, {v14.16b}, v1.16b
-	WORD $0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
-	WORD $0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	FMOVQ 16(R2), F0
-	WORD $0x2f10a405 // uxtl v5.4s, v0.4h
-	WORD $0x6f10a404 // uxtl2 v4.4s, v0.8h
-	WORD $0x4e2d1ca0 // and v0.16b, v5.16b, v13.16b
-	WORD $0x4eac9c00 // mul v0.4s, v0.4s, v12.4s
-	WORD $0x4eab8400 // add v0.4s, v0.4s, v11.4s
-	WORD $0x4e0002a0 // tbl v0.16b, {v21.16b}, v0.16b
-	WORD $0x4e2d1c81 // and v1.16b, v4.16b, v13.16b
-	WORD $0x4eac9c21 // mul v1.4s, v1.4s, v12.4s
-	WORD $0x4eab8421 // add v1.4s, v1.4s, v11.4s
-	WORD $0x4e0102a2 // tbl v2.16b, {v21.16b}, v1.16b
-	WORD $0x6f3e04a5 // ushr v5.4s, v5.4s, #2
-	WORD $0x6f3e0484 // ushr v4.4s, v4.4s, #2
-	WORD $0x4e2d1ca1 // and v1.16b, v5.16b, v13.16b
-	WORD $0x4eac9c21 // mul v1.4s, v1.4s, v12.4s
-	WORD $0x4eab8421 // add v1.4s, v1.4s, v11.4s
-	WORD $0x4e010266 // tbl v6.16b, {v19.16b}, v1.16b
-	WORD $0x4e2d1c81 // and v1.16b, v4.16b, v13.16b
-	WORD $0x4eac9c21 // mul v1.4s, v1.4s, v12.4s
-	WORD $0x4eab8421 // add v1.4s, v1.4s, v11.4s
-	WORD $0x4e010261 // tbl v1.16b, {v19.16b}, v1.16b
-	WORD $0x4e26d400 // fadd v0.4s, v0.4s, v6.4s
-	WORD $0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD $0x6f3e04a5 // ushr v5.4s, v5.4s, #2
-	WORD $0x6f3e0484 // ushr v4.4s, v4.4s, #2
-	WORD $0x4e2d1ca1 // and v1.16b, v5.16b, v13.16b
-	WORD $0x4eac9c21 // mul v1.4s, v1.4s, v12.4s
-	WORD $0x4eab8421 // add v1.4s, v1.4s, v11.4s
-	WORD $0x4e010226 // tbl v6.16b, {v17.16b}, v1.16b
-	WORD $0x4e2d1c81 // and v1.16b, v4.16b, v13.16b
-	WORD $0x4eac9c21 // mul v1.4s, v1.4s, v12.4s
-	WORD $0x4eab8421 // add v1.4s, v1.4s, v11.4s
-	WORD $0x4e010221 // tbl v1.16b, {v17.16b}, v1.16b
-	WORD $0x4e26d400 // fadd v0.4s, v0.4s, v6.4s
-	WORD $0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD $0x6f3e04a5 // ushr v5.4s, v5.4s, #2
-	WORD $0x6f3e0484 // ushr v4.4s, v4.4s, #2
-	WORD $0x4e2d1ca1 // and v1.16b, v5.16b, v13.16b
-	WORD $0x4eac9c21 // mul v1.4s, v1.4s, v12.4s
-	WORD $0x4eab8421 // add v1.4s, v1.4s, v11.4s
-	WORD $0x4e0101e6 // tbl v6.16b, {v15.16b}, v1.16b
-	WORD $0x4e2d1c81 // and v1.16b, v4.16b, v13.16b
-	WORD $0x4eac9c21 // mul v1.4s, v1.4s, v12.4s
-	WORD $0x4eab8421 // add v1.4s, v1.4s, v11.4s
-	WORD $0x4e0101e1 // tbl v1.16b, {v15.16b}, v1.16b
-	WORD $0x4e26d400 // fadd v0.4s, v0.4s, v6.4s
-	WORD $0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD $0x6f3e04a5 // ushr v5.4s, v5.4s, #2
-	WORD $0x6f3e0484 // ushr v4.4s, v4.4s, #2
-	WORD $0x4e2d1ca1 // and v1.16b, v5.16b, v13.16b
-	WORD $0x4eac9c21 // mul v1.4s, v1.4s, v12.4s
-	WORD $0x4eab8421 // add v1.4s, v1.4s, v11.4s
-	WORD $0x4e010286 // tbl v6.16b, {v20.16b}, v1.16b
-	WORD $0x4e2d1c81 // and v1.16b, v4.16b, v13.16b
-	WORD $0x4eac9c21 // mul v1.4s, v1.4s, v12.4s
-	WORD $0x4eab8421 // add v1.4s, v1.4s, v11.4s
-	WORD $0x4e010281 // tbl v1.16b, {v20.16b}, v1.16b
-	WORD $0x4e26d400 // fadd v0.4s, v0.4s, v6.4s
-	WORD $0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD $0x6f3e04a5 // ushr v5.4s, v5.4s, #2
-	WORD $0x6f3e0484 // ushr v4.4s, v4.4s, #2
-	WORD $0x4e2d1ca1 // and v1.16b, v5.16b, v13.16b
-	WORD $0x4eac9c21 // mul v1.4s, v1.4s, v12.4s
-	WORD $0x4eab8421 // add v1.4s, v1.4s, v11.4s
-	WORD $0x4e010246 // tbl v6.16b, {v18.16b}, v1.16b
-	WORD $0x4e2d1c81 // and v1.16b, v4.16b, v13.16b
-	WORD $0x4eac9c21 // mul v1.4s, v1.4s, v12.4s
-	WORD $0x4eab8421 // add v1.4s, v1.4s, v11.4s
-	WORD $0x4e010241 // tbl v1.16b, {v18.16b}, v1.16b
-	WORD $0x4e26d400 // fadd v0.4s, v0.4s, v6.4s
-	WORD $0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD $0x6f3e04a5 // ushr v5.4s, v5.4s, #2
-	WORD $0x6f3e0484 // ushr v4.4s, v4.4s, #2
-	WORD $0x4e2d1ca1 // and v1.16b, v5.16b, v13.16b
-	WORD $0x4eac9c21 // mul v1.4s, v1.4s, v12.4s
-	WORD $0x4eab8421 // add v1.4s, v1.4s, v11.4s
-	WORD $0x4e010206 // tbl v6.16b, {v16.16b}, v1.16b
-	WORD $0x4e2d1c81 // and v1.16b, v4.16b, v13.16b
-	WORD $0x4eac9c21 // mul v1.4s, v1.4s, v12.4s
-	WORD $0x4eab8421 // add v1.4s, v1.4s, v11.4s
-	WORD $0x4e010201 // tbl v1.16b, {v16.16b}, v1.16b
-	WORD $0x4e26d400 // fadd v0.4s, v0.4s, v6.4s
-	WORD $0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD $0x6f3e04a5 // ushr v5.4s, v5.4s, #2
-	WORD $0x6f3e0484 // ushr v4.4s, v4.4s, #2
-	WORD $0x4e2d1ca1 // and v1.16b, v5.16b, v13.16b
-	WORD $0x4eac9c21 // mul v1.4s, v1.4s, v12.4s
-	WORD $0x4eab8421 // add v1.4s, v1.4s, v11.4s
-	WORD $0x4e0101c1 // tbl v1.16b, {v14.16b}, v1.16b
-	WORD $0x4e2d1c84 // and v4.16b, v4.16b, v13.16b
-	WORD $0x4eac9c84 // mul v4.4s, v4.4s, v12.4s
-	WORD $0x4eab8484 // add v4.4s, v4.4s, v11.4s
-	WORD $0x4e0401c4 // tbl v4.16b, {v14.16b}, v4.16b
-	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	WORD $0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
-	WORD $0x6ea0e507 // fcmgt v7.4s, v8.4s, v0.4s
-	WORD $0x6ea2e466 // fcmgt v6.4s, v3.4s, v2.4s
-	WORD $0x6ea0e501 // fcmgt v1.4s, v8.4s, v0.4s
-	WORD $0x6e681c01 // bsl v1.16b, v0.16b, v8.16b
-	WORD $0x6ea2e460 // fcmgt v0.4s, v3.4s, v2.4s
-	WORD $0x6e631c40 // bsl v0.16b, v2.16b, v3.16b
-	FMOVQ (R2), F2
-	WORD $0x2f10a443 // uxtl v3.4s, v2.4h
-	WORD $0x6f10a442 // uxtl2 v2.4s, v2.8h
-	FMOVQ 16(R2), F4
-	WORD $0x2f10a485 // uxtl v5.4s, v4.4h
-	WORD $0x6f10a484 // uxtl2 v4.4s, v4.8h
-	WORD $0x4ea0a8e7 // cmlt v7.4s, v7.4s, #0
-	WORD $0x6ea71ca3 // bit v3.16b, v5.16b, v7.16b
-	WORD $0x4ea0a8c5 // cmlt v5.4s, v6.4s, #0
-	WORD $0x6ea51c82 // bit v2.16b, v4.16b, v5.16b
-	CBZW R1, latticeSettle8x2SIMDFound
+	ADD R7<<2, R12, R0
+	FMOVQ F4, 10112(R0)
+	FMOVQ F3, 10128(R0)
+	ADD $8, R7, R7
+	CMP R10, R7
+	BLT latticeSettle8x2SIMDTerms
+	MOVD $0, R7
 
-latticeSettle8x2SIMDMore:
-	FMOVQ 32(R2), F4
-	WORD $0x2f10a48a // uxtl v10.4s, v4.4h
-	WORD $0x6f10a489 // uxtl2 v9.4s, v4.8h
-	WORD $0x4e2d1d44 // and v4.16b, v10.16b, v13.16b
-	WORD $0x4eac9c84 // mul v4.4s, v4.4s, v12.4s
-	WORD $0x4eab8484 // add v4.4s, v4.4s, v11.4s
-	WORD $0x4e0402a8 // tbl v8.16b, {v21.16b}, v4.16b
-	WORD $0x4e2d1d24 // and v4.16b, v9.16b, v13.16b
-	WORD $0x4eac9c84 // mul v4.4s, v4.4s, v12.4s
-	WORD $0x4eab8484 // add v4.4s, v4.4s, v11.4s
-	WORD $0x4e0402a7 // tbl v7.16b, {v21.16b}, v4.16b
-	WORD $0x6f3e054a // ushr v10.4s, v10.4s, #2
-	WORD $0x6f3e0529 // ushr v9.4s, v9.4s, #2
-	WORD $0x4e2d1d44 // and v4.16b, v10.16b, v13.16b
-	WORD $0x4eac9c84 // mul v4.4s, v4.4s, v12.4s
-	WORD $0x4eab8484 // add v4.4s, v4.4s, v11.4s
-	WORD $0x4e040265 // tbl v5.16b, {v19.16b}, v4.16b
-	WORD $0x4e2d1d24 // and v4.16b, v9.16b, v13.16b
-	WORD $0x4eac9c84 // mul v4.4s, v4.4s, v12.4s
-	WORD $0x4eab8484 // add v4.4s, v4.4s, v11.4s
-	WORD $0x4e040264 // tbl v4.16b, {v19.16b}, v4.16b
-	WORD $0x4e25d508 // fadd v8.4s, v8.4s, v5.4s
-	WORD $0x4e24d4e7 // fadd v7.4s, v7.4s, v4.4s
-	WORD $0x6f3e054a // ushr v10.4s, v10.4s, #2
-	WORD $0x6f3e0529 // ushr v9.4s, v9.4s, #2
-	WORD $0x4e2d1d44 // and v4.16b, v10.16b, v13.16b
-	WORD $0x4eac9c84 // mul v4.4s, v4.4s, v12.4s
-	WORD $0x4eab8484 // add v4.4s, v4.4s, v11.4s
-	WORD $0x4e040225 // tbl v5.16b, {v17.16b}, v4.16b
-	WORD $0x4e2d1d24 // and v4.16b, v9.16b, v13.16b
-	WORD $0x4eac9c84 // mul v4.4s, v4.4s, v12.4s
-	WORD $0x4eab8484 // add v4.4s, v4.4s, v11.4s
-	WORD $0x4e040224 // tbl v4.16b, {v17.16b}, v4.16b
-	WORD $0x4e25d508 // fadd v8.4s, v8.4s, v5.4s
-	WORD $0x4e24d4e7 // fadd v7.4s, v7.4s, v4.4s
-	WORD $0x6f3e054a // ushr v10.4s, v10.4s, #2
-	WORD $0x6f3e0529 // ushr v9.4s, v9.4s, #2
-	WORD $0x4e2d1d44 // and v4.16b, v10.16b, v13.16b
-	WORD $0x4eac9c84 // mul v4.4s, v4.4s, v12.4s
-	WORD $0x4eab8484 // add v4.4s, v4.4s, v11.4s
-	WORD $0x4e0401e5 // tbl v5.16b, {v15.16b}, v4.16b
-	WORD $0x4e2d1d24 // and v4.16b, v9.16b, v13.16b
-	WORD $0x4eac9c84 // mul v4.4s, v4.4s, v12.4s
-	WORD $0x4eab8484 // add v4.4s, v4.4s, v11.4s
-	WORD $0x4e0401e4 // tbl v4.16b, {v15.16b}, v4.16b
-	WORD $0x4e25d508 // fadd v8.4s, v8.4s, v5.4s
-	WORD $0x4e24d4e7 // fadd v7.4s, v7.4s, v4.4s
-	WORD $0x6f3e054a // ushr v10.4s, v10.4s, #2
-	WORD $0x6f3e0529 // ushr v9.4s, v9.4s, #2
-	WORD $0x4e2d1d44 // and v4.16b, v10.16b, v13.16b
-	WORD $0x4eac9c84 // mul v4.4s, v4.4s, v12.4s
-	WORD $0x4eab8484 // add v4.4s, v4.4s, v11.4s
-	WORD $0x4e040285 // tbl v5.16b, {v20.16b}, v4.16b
-	WORD $0x4e2d1d24 // and v4.16b, v9.16b, v13.16b
-	WORD $0x4eac9c84 // mul v4.4s, v4.4s, v12.4s
-	WORD $0x4eab8484 // add v4.4s, v4.4s, v11.4s
-	WORD $0x4e040284 // tbl v4.16b, {v20.16b}, v4.16b
-	WORD $0x4e25d508 // fadd v8.4s, v8.4s, v5.4s
-	WORD $0x4e24d4e7 // fadd v7.4s, v7.4s, v4.4s
-	WORD $0x6f3e054a // ushr v10.4s, v10.4s, #2
-	WORD $0x6f3e0529 // ushr v9.4s, v9.4s, #2
-	WORD $0x4e2d1d44 // and v4.16b, v10.16b, v13.16b
-	WORD $0x4eac9c84 // mul v4.4s, v4.4s, v12.4s
-	WORD $0x4eab8484 // add v4.4s, v4.4s, v11.4s
-	WORD $0x4e040245 // tbl v5.16b, {v18.16b}, v4.16b
-	WORD $0x4e2d1d24 // and v4.16b, v9.16b, v13.16b
-	WORD $0x4eac9c84 // mul v4.4s, v4.4s, v12.4s
-	WORD $0x4eab8484 // add v4.4s, v4.4s, v11.4s
-	WORD $0x4e040244 // tbl v4.16b, {v18.16b}, v4.16b
-	WORD $0x4e25d508 // fadd v8.4s, v8.4s, v5.4s
-	WORD $0x4e24d4e7 // fadd v7.4s, v7.4s, v4.4s
-	WORD $0x6f3e054a // ushr v10.4s, v10.4s, #2
-	WORD $0x6f3e0529 // ushr v9.4s, v9.4s, #2
-	WORD $0x4e2d1d44 // and v4.16b, v10.16b, v13.16b
-	WORD $0x4eac9c84 // mul v4.4s, v4.4s, v12.4s
-	WORD $0x4eab8484 // add v4.4s, v4.4s, v11.4s
-	WORD $0x4e040205 // tbl v5.16b, {v16.16b}, v4.16b
-	WORD $0x4e2d1d24 // and v4.16b, v9.16b, v13.16b
-	WORD $0x4eac9c84 // mul v4.4s, v4.4s, v12.4s
-	WORD $0x4eab8484 // add v4.4s, v4.4s, v11.4s
-	WORD $0x4e040204 // tbl v4.16b, {v16.16b}, v4.16b
-	WORD $0x4e25d508 // fadd v8.4s, v8.4s, v5.4s
-	WORD $0x4e24d4e7 // fadd v7.4s, v7.4s, v4.4s
-	WORD $0x6f3e054a // ushr v10.4s, v10.4s, #2
-	WORD $0x6f3e0529 // ushr v9.4s, v9.4s, #2
-	WORD $0x4e2d1d44 // and v4.16b, v10.16b, v13.16b
-	WORD $0x4eac9c84 // mul v4.4s, v4.4s, v12.4s
-	WORD $0x4eab8484 // add v4.4s, v4.4s, v11.4s
-	WORD $0x4e0401c4 // tbl v4.16b, {v14.16b}, v4.16b
-	WORD $0x4e2d1d25 // and v5.16b, v9.16b, v13.16b
-	WORD $0x4eac9ca5 // mul v5.4s, v5.4s, v12.4s
-	WORD $0x4eab84a5 // add v5.4s, v5.4s, v11.4s
-	WORD $0x4e0501c5 // tbl v5.16b, {v14.16b}, v5.16b
-	WORD $0x4e24d508 // fadd v8.4s, v8.4s, v4.4s
-	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
-	FMOVQ 32(R2), F4
-	WORD $0x2f10a48a // uxtl v10.4s, v4.4h
-	WORD $0x6f10a489 // uxtl2 v9.4s, v4.8h
-	WORD $0x6ea8e426 // fcmgt v6.4s, v1.4s, v8.4s
-	WORD $0x6ea7e405 // fcmgt v5.4s, v0.4s, v7.4s
-	WORD $0x6ea8e424 // fcmgt v4.4s, v1.4s, v8.4s
-	WORD $0x6ea41d01 // bit v1.16b, v8.16b, v4.16b
-	WORD $0x6ea7e404 // fcmgt v4.4s, v0.4s, v7.4s
-	WORD $0x6ea41ce0 // bit v0.16b, v7.16b, v4.16b
-	WORD $0x6ea61d43 // bit v3.16b, v10.16b, v6.16b
-	WORD $0x6ea51d22 // bit v2.16b, v9.16b, v5.16b
-	ADD $16, R2, R2
-	SUBSW $1, R1, R1
-	BNE latticeSettle8x2SIMDMore
+latticeSettle8x2SIMDSegment:
+	ADD R7<<2, R8, R0
+	MOVWU 3072(R0), R6
+	ADD R7<<2, R8, R0
+	ADD $3072, R0, R0
+	VLD1R (R0), [V6.S4]
+	WORD $0x4ea61cc5 // mov v5.16b, v6.16b
+	ADD R7<<2, R8, R0
+	FMOVQ 3072(R0), F4
+	FMOVQ 3088(R0), F3
+	WORD $0x6ea48cc6 // cmeq v6.4s, v6.4s, v4.4s
+	WORD $0x6ea38ca5 // cmeq v5.4s, v5.4s, v3.4s
+	WORD $0x4e4558c3 // uzp2 v3.8h, v6.8h, v5.8h
+	WORD $0x4e60a863 // cmlt v3.8h, v3.8h, #0
+	WORD $0x0e212863 // xtn v3.8b, v3.8h
+	WORD $0x4e221c63 // and v3.16b, v3.16b, v2.16b
+	WORD $0x0e31b863 // addv b3, v3.8b
+	WORD $0x1e260065 // fmov w5, s3
+	MVNW R5, R5
+	RBITW R5, R0
+	CLZW R0, R5
+	ADD R7<<2, R12, R0
+	ADD $0x1920, R0, R4
+	MOVWU R6, R3
+	ANDW $4095, R3, R3
+	LSRW $12, R6, R6
+	LSL $1, R6, R6
+	MOVD lists+32(FP), R0
+	ADD R0, R6, R6
+	MOVD rows+40(FP), R2
+	MOVD $0x7f7fffff, R0
+	WORD $0x4e040c06 // dup v6.4s, w0
+	WORD $0x4ea61cc5 // mov v5.16b, v6.16b
+	MOVHU (R6), R1
+	ADD R1<<2, R2, R0
+	VLD1R (R0), [V4.S4]
+	WORD $0x4ea41c83 // mov v3.16b, v4.16b
 
-latticeSettle8x2SIMDFound:
-	FMOVQ F3, 5920(R11)
-	FMOVQ F2, 5936(R11)
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x4ea01c02 // mov v2.16b, v0.16b
-	WORD $0x4ea01c06 // mov v6.16b, v0.16b
-	WORD $0x4ea11c25 // mov v5.16b, v1.16b
-	WORD $0x6ea1e4c4 // fcmgt v4.4s, v6.4s, v1.4s
-	WORD $0x6ee41cc1 // bif v1.16b, v6.16b, v4.16b
-	WORD $0x6ea0e4a4 // fcmgt v4.4s, v5.4s, v0.4s
-	WORD $0x6ee41ca0 // bif v0.16b, v5.16b, v4.16b
-	WORD $0x6e014026 // ext v6.16b, v1.16b, v1.16b, #8
-	WORD $0x6e004005 // ext v5.16b, v0.16b, v0.16b, #8
-	WORD $0x6ea1e4c4 // fcmgt v4.4s, v6.4s, v1.4s
-	WORD $0x6ee41cc1 // bif v1.16b, v6.16b, v4.16b
-	WORD $0x6ea0e4a4 // fcmgt v4.4s, v5.4s, v0.4s
-	WORD $0x6ee41ca0 // bif v0.16b, v5.16b, v4.16b
-	WORD $0x4ea00826 // rev64 v6.4s, v1.4s
-	WORD $0x4ea00805 // rev64 v5.4s, v0.4s
-	WORD $0x6ea1e4c4 // fcmgt v4.4s, v6.4s, v1.4s
-	WORD $0x6ee41cc1 // bif v1.16b, v6.16b, v4.16b
-	WORD $0x6ea0e4a4 // fcmgt v4.4s, v5.4s, v0.4s
-	WORD $0x6ee41ca0 // bif v0.16b, v5.16b, v4.16b
-	WORD $0x4e23e423 // fcmeq v3.4s, v1.4s, v3.4s
-	WORD $0x4e22e402 // fcmeq v2.4s, v0.4s, v2.4s
-	WORD $0x4e425860 // uzp2 v0.8h, v3.8h, v2.8h
-	WORD $0x4e60a800 // cmlt v0.8h, v0.8h, #0
-	WORD $0x0e212800 // xtn v0.8b, v0.8h
-	WORD $0x4e381c00 // and v0.16b, v0.16b, v24.16b
-	WORD $0x0e31b800 // addv b0, v0.8b
-	WORD $0x1e260001 // fmov w1, s0
-	RBITW R1, R0
-	CLZW R0, R1
-	ADD R1<<2, R11, R0
-	MOVWU 5920(R0), R1
-	ADD R3<<2, R5, R0
-	MOVW R1, (R0)
-	ADD $32, R4, R4
-	ADD $1, R3, R3
-	CMP R9, R3
-	BNE latticeSettle8x2SIMDTrial
-	ADD $32, R10, R10
-	ADD $4, R6, R6
-	ADD $128, R5, R5
-	SUBS $1, R7, R7
+latticeSettle8x2SIMDNeighbour:
+	MOVHU (R6), R1
+	ADD R1<<2, R2, R0
+	MOVBU 4(R0), R0
+	ADD R0<<3, R4, R0
+	FLDPQ (R0), (F11, F10)
+	ADD R1<<2, R2, R0
+	MOVBU 5(R0), R0
+	ADD R0<<3, R4, R0
+	FLDPQ 480(R0), (F8, F7)
+	WORD $0x4e28d56b // fadd v11.4s, v11.4s, v8.4s
+	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
+	ADD R1<<2, R2, R0
+	MOVBU 6(R0), R0
+	ADD R0<<3, R4, R0
+	FLDPQ 960(R0), (F8, F7)
+	WORD $0x4e28d56b // fadd v11.4s, v11.4s, v8.4s
+	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
+	ADD R1<<2, R2, R0
+	MOVBU 7(R0), R0
+	ADD R0<<3, R4, R0
+	FMOVQ 1440(R0), F8
+	FMOVQ 1456(R0), F7
+	WORD $0x4e28d56b // fadd v11.4s, v11.4s, v8.4s
+	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
+	ADD R1<<2, R2, R0
+	MOVBU 8(R0), R0
+	ADD R0<<3, R4, R0
+	FMOVQ 1920(R0), F8
+	FMOVQ 1936(R0), F7
+	WORD $0x4e28d56b // fadd v11.4s, v11.4s, v8.4s
+	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
+	ADD R1<<2, R2, R0
+	MOVBU 9(R0), R0
+	ADD R0<<3, R4, R0
+	FMOVQ 2400(R0), F8
+	FMOVQ 2416(R0), F7
+	WORD $0x4e28d56b // fadd v11.4s, v11.4s, v8.4s
+	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
+	ADD R1<<2, R2, R0
+	MOVBU 10(R0), R0
+	ADD R0<<3, R4, R0
+	FMOVQ 2880(R0), F8
+	FMOVQ 2896(R0), F7
+	WORD $0x4e28d56b // fadd v11.4s, v11.4s, v8.4s
+	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
+	ADD R1<<2, R2, R0
+	MOVBU 11(R0), R0
+	ADD R0<<3, R4, R0
+	FMOVQ 3360(R0), F8
+	FMOVQ 3376(R0), F7
+	WORD $0x4e28d56b // fadd v11.4s, v11.4s, v8.4s
+	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
+	WORD $0x6eabe4c9 // fcmgt v9.4s, v6.4s, v11.4s
+	WORD $0x6eaae4a8 // fcmgt v8.4s, v5.4s, v10.4s
+	WORD $0x6eabe4c7 // fcmgt v7.4s, v6.4s, v11.4s
+	WORD $0x6ea71d66 // bit v6.16b, v11.16b, v7.16b
+	WORD $0x6eaae4a7 // fcmgt v7.4s, v5.4s, v10.4s
+	WORD $0x6ea71d45 // bit v5.16b, v10.16b, v7.16b
+	ADD R1<<2, R2, R0
+	VLD1R (R0), [V11.S4]
+	WORD $0x4eab1d6a // mov v10.16b, v11.16b
+	WORD $0x6ea91d64 // bit v4.16b, v11.16b, v9.16b
+	WORD $0x6ea81d43 // bit v3.16b, v10.16b, v8.16b
+	ADD $2, R6, R6
+	SUBSW $1, R3, R3
+	BNE latticeSettle8x2SIMDNeighbour
+	ADD R7<<2, R8, R0
+	FMOVQ F4, 4352(R0)
+	FMOVQ F3, 4368(R0)
+	ADD R5, R7, R7
+	CMP R10, R7
+	BLT latticeSettle8x2SIMDSegment
+	ADD $32, R11, R11
+	ADD $160, R8, R8
+	SUBS $1, R9, R9
 	BNE latticeSettle8x2SIMDRun
 	RET
 
-// func latticeSettle4x8SIMD(s *float32, at int, trials int, dir *uint32, lists *uint16)
-TEXT ·latticeSettle4x8SIMD(SB), NOSPLIT, $0-40
+// func latticeSettle4x8SIMD(s *float32, at int, trials int, dir *uint32, lists *uint16, rows *uint32)
+TEXT ·latticeSettle4x8SIMD(SB), NOSPLIT, $32-48
 	MOVD $0x3f800000, R0
-	WORD $0x4e040c1a // dup v26.4s, w0
-	WORD $0x4f0167f9 // movi v25.4s, #0x3f, lsl #24
-	MOVD $0x8010801, R0
-	WORD $0x4e040c02 // dup v2.4s, w0
-	MOVD $0x400001, R0
-	WORD $0x4e040c01 // dup v1.4s, w0
-	MOVD $-0x7fbfdfeff7fbfdff, R0
-	WORD $0x4e080c0b // dup v11.2d, x0
-	WORD $0x4f0004ea // movi v10.4s, #0x7
-	MOVD $0x4040404, R0
-	WORD $0x4e040c09 // dup v9.4s, w0
-	MOVD $0x3020100, R0
-	WORD $0x4e040c08 // dup v8.4s, w0
-	MOVD s+0(FP), R11
-	MOVD at+8(FP), R10
-	MOVD trials+16(FP), R9
-	MOVD dir+24(FP), R4
-	MOVD lists+32(FP), R8
-	ADD R11, R10, R10
-	WORD $0x4f00041d // movi v29.4s, #0x0
-	MOVD $0x40e00000, R0
 	WORD $0x4e040c1c // dup v28.4s, w0
-	WORD $0x6f04641b // mvni v27.4s, #0x80, lsl #24
+	WORD $0x4f0167fb // movi v27.4s, #0x3f, lsl #24
+	MOVD $0x8010801, R0
+	WORD $0x4e040c08 // dup v8.4s, w0
+	MOVD $0x400001, R0
+	WORD $0x4e040c07 // dup v7.4s, w0
+	MOVD $-0x7fbfdfeff7fbfdff, R0
+	WORD $0x4e080c05 // dup v5.2d, x0
+	MOVD $0x40400000, R0
+	WORD $0x4e040c00 // dup v0.4s, w0
+	FMOVQ F0, slot0-16(SP)
+	MOVD $0x40a00000, R0
+	WORD $0x4e040c00 // dup v0.4s, w0
+	FMOVQ F0, slot1-32(SP)
+	MOVD $0x40e00000, R0
+	WORD $0x4e040c04 // dup v4.4s, w0
+	MOVD $0x41100000, R0
+	WORD $0x4e040c03 // dup v3.4s, w0
+	MOVD $0x41300000, R0
+	WORD $0x4e040c02 // dup v2.4s, w0
+	MOVD $0x41500000, R0
+	WORD $0x4e040c01 // dup v1.4s, w0
+	MOVD $0x41700000, R0
+	WORD $0x4e040c00 // dup v0.4s, w0
+	MOVD s+0(FP), R12
+	MOVD at+8(FP), R11
+	MOVD trials+16(FP), R10
+	ADD R12, R11, R11
+	MOVD dir+24(FP), R4
+	WORD $0x4f00041f // movi v31.4s, #0x0
+	MOVD $0x40e00000, R0
+	WORD $0x4e040c1e // dup v30.4s, w0
+	WORD $0x6f04641d // mvni v29.4s, #0x80, lsl #24
 	MOVD $0, R3
-	MOVD R11, R2
 
 latticeSettle4x8SIMDRound:
-	WORD $0x4f000405 // movi v5.4s, #0x0
-	WORD $0x4f000403 // movi v3.4s, #0x0
-	ADD R3<<2, R11, R0
-	ADD $0x1400, R0, R0
-	VLD1R (R0), [V6.S4]
-	FLDPQ (R10), (F4, F0)
-	WORD $0x6e24dcd8 // fmul v24.4s, v6.4s, v4.4s
-	WORD $0x6e20dcd7 // fmul v23.4s, v6.4s, v0.4s
-	WORD $0x4ebad718 // fsub v24.4s, v24.4s, v26.4s
-	WORD $0x4ebad6f7 // fsub v23.4s, v23.4s, v26.4s
-	WORD $0x6e39df18 // fmul v24.4s, v24.4s, v25.4s
-	WORD $0x6e39def7 // fmul v23.4s, v23.4s, v25.4s
-	WORD $0x6ebde700 // fcmgt v0.4s, v24.4s, v29.4s
-	WORD $0x6ee01fb8 // bif v24.16b, v29.16b, v0.16b
-	WORD $0x6ebde6e0 // fcmgt v0.4s, v23.4s, v29.4s
-	WORD $0x6ee01fb7 // bif v23.16b, v29.16b, v0.16b
-	WORD $0x6eb8e780 // fcmgt v0.4s, v28.4s, v24.4s
-	WORD $0x6ee01f98 // bif v24.16b, v28.16b, v0.16b
-	WORD $0x6eb7e780 // fcmgt v0.4s, v28.4s, v23.4s
-	WORD $0x6ee01f97 // bif v23.16b, v28.16b, v0.16b
-	WORD $0x4e218b16 // frintn v22.4s, v24.4s
-	WORD $0x4e218ae0 // frintn v0.4s, v23.4s
-	WORD $0x4eb6d718 // fsub v24.4s, v24.4s, v22.4s
-	WORD $0x4ea0d6f7 // fsub v23.4s, v23.4s, v0.4s
-	WORD $0x4e3b1f18 // and v24.16b, v24.16b, v27.16b
-	WORD $0x4e3b1ef7 // and v23.16b, v23.16b, v27.16b
-	WORD $0x6eb8e4a4 // fcmgt v4.4s, v5.4s, v24.4s
-	WORD $0x6ee41f05 // bif v5.16b, v24.16b, v4.16b
-	WORD $0x6eb7e464 // fcmgt v4.4s, v3.4s, v23.4s
-	WORD $0x6ee41ee3 // bif v3.16b, v23.16b, v4.16b
-	WORD $0x4e21aad6 // fcvtns v22.4s, v22.4s
-	WORD $0x4e21a800 // fcvtns v0.4s, v0.4s
-	FLDPQ 32(R10), (F7, F4)
-	WORD $0x6e27dcd5 // fmul v21.4s, v6.4s, v7.4s
-	WORD $0x6e24dcd4 // fmul v20.4s, v6.4s, v4.4s
-	WORD $0x4ebad6b5 // fsub v21.4s, v21.4s, v26.4s
-	WORD $0x4ebad694 // fsub v20.4s, v20.4s, v26.4s
-	WORD $0x6e39deb5 // fmul v21.4s, v21.4s, v25.4s
-	WORD $0x6e39de94 // fmul v20.4s, v20.4s, v25.4s
-	WORD $0x6ebde6a4 // fcmgt v4.4s, v21.4s, v29.4s
-	WORD $0x6ee41fb5 // bif v21.16b, v29.16b, v4.16b
-	WORD $0x6ebde684 // fcmgt v4.4s, v20.4s, v29.4s
-	WORD $0x6ee41fb4 // bif v20.16b, v29.16b, v4.16b
-	WORD $0x6eb5e784 // fcmgt v4.4s, v28.4s, v21.4s
-	WORD $0x6ee41f95 // bif v21.16b, v28.16b, v4.16b
-	WORD $0x6eb4e784 // fcmgt v4.4s, v28.4s, v20.4s
-	WORD $0x6ee41f94 // bif v20.16b, v28.16b, v4.16b
-	WORD $0x4e218ab3 // frintn v19.4s, v21.4s
-	WORD $0x4e218a92 // frintn v18.4s, v20.4s
-	WORD $0x4eb3d6b5 // fsub v21.4s, v21.4s, v19.4s
-	WORD $0x4eb2d694 // fsub v20.4s, v20.4s, v18.4s
-	WORD $0x4e3b1eb5 // and v21.16b, v21.16b, v27.16b
-	WORD $0x4e3b1e94 // and v20.16b, v20.16b, v27.16b
-	WORD $0x6eb5e4a4 // fcmgt v4.4s, v5.4s, v21.4s
-	WORD $0x6ee41ea5 // bif v5.16b, v21.16b, v4.16b
-	WORD $0x6eb4e464 // fcmgt v4.4s, v3.4s, v20.4s
-	WORD $0x6ee41e83 // bif v3.16b, v20.16b, v4.16b
-	WORD $0x4e21aa73 // fcvtns v19.4s, v19.4s
-	WORD $0x4e21aa52 // fcvtns v18.4s, v18.4s
-	FLDPQ 64(R10), (F7, F4)
-	WORD $0x6e27dcd1 // fmul v17.4s, v6.4s, v7.4s
-	WORD $0x6e24dcd0 // fmul v16.4s, v6.4s, v4.4s
-	WORD $0x4ebad631 // fsub v17.4s, v17.4s, v26.4s
-	WORD $0x4ebad610 // fsub v16.4s, v16.4s, v26.4s
-	WORD $0x6e39de31 // fmul v17.4s, v17.4s, v25.4s
-	WORD $0x6e39de10 // fmul v16.4s, v16.4s, v25.4s
-	WORD $0x6ebde624 // fcmgt v4.4s, v17.4s, v29.4s
-	WORD $0x6ee41fb1 // bif v17.16b, v29.16b, v4.16b
-	WORD $0x6ebde604 // fcmgt v4.4s, v16.4s, v29.4s
-	WORD $0x6ee41fb0 // bif v16.16b, v29.16b, v4.16b
-	WORD $0x6eb1e784 // fcmgt v4.4s, v28.4s, v17.4s
-	WORD $0x6ee41f91 // bif v17.16b, v28.16b, v4.16b
-	WORD $0x6eb0e784 // fcmgt v4.4s, v28.4s, v16.4s
-	WORD $0x6ee41f90 // bif v16.16b, v28.16b, v4.16b
-	WORD $0x4e218a2f // frintn v15.4s, v17.4s
-	WORD $0x4e218a0e // frintn v14.4s, v16.4s
-	WORD $0x4eafd631 // fsub v17.4s, v17.4s, v15.4s
-	WORD $0x4eaed610 // fsub v16.4s, v16.4s, v14.4s
-	WORD $0x4e3b1e31 // and v17.16b, v17.16b, v27.16b
-	WORD $0x4e3b1e10 // and v16.16b, v16.16b, v27.16b
-	WORD $0x6eb1e4a4 // fcmgt v4.4s, v5.4s, v17.4s
-	WORD $0x6ee41e25 // bif v5.16b, v17.16b, v4.16b
-	WORD $0x6eb0e464 // fcmgt v4.4s, v3.4s, v16.4s
-	WORD $0x6ee41e03 // bif v3.16b, v16.16b, v4.16b
-	WORD $0x4e21a9ef // fcvtns v15.4s, v15.4s
-	WORD $0x4e21a9ce // fcvtns v14.4s, v14.4s
-	FLDPQ 96(R10), (F7, F4)
-	WORD $0x6e27dccd // fmul v13.4s, v6.4s, v7.4s
-	WORD $0x6e24dccc // fmul v12.4s, v6.4s, v4.4s
-	WORD $0x4ebad5ad // fsub v13.4s, v13.4s, v26.4s
-	WORD $0x4ebad58c // fsub v12.4s, v12.4s, v26.4s
-	WORD $0x6e39ddad // fmul v13.4s, v13.4s, v25.4s
-	WORD $0x6e39dd8c // fmul v12.4s, v12.4s, v25.4s
-	WORD $0x6ebde5a4 // fcmgt v4.4s, v13.4s, v29.4s
-	WORD $0x6ee41fad // bif v13.16b, v29.16b, v4.16b
-	WORD $0x6ebde584 // fcmgt v4.4s, v12.4s, v29.4s
-	WORD $0x6ee41fac // bif v12.16b, v29.16b, v4.16b
-	WORD $0x6eade784 // fcmgt v4.4s, v28.4s, v13.4s
-	WORD $0x6ee41f8d // bif v13.16b, v28.16b, v4.16b
-	WORD $0x6eace784 // fcmgt v4.4s, v28.4s, v12.4s
-	WORD $0x6ee41f8c // bif v12.16b, v28.16b, v4.16b
-	WORD $0x4e2189a7 // frintn v7.4s, v13.4s
-	WORD $0x4e218986 // frintn v6.4s, v12.4s
-	WORD $0x4ea7d5ad // fsub v13.4s, v13.4s, v7.4s
-	WORD $0x4ea6d58c // fsub v12.4s, v12.4s, v6.4s
-	WORD $0x4e3b1dad // and v13.16b, v13.16b, v27.16b
-	WORD $0x4e3b1d8c // and v12.16b, v12.16b, v27.16b
-	WORD $0x6eade4a4 // fcmgt v4.4s, v5.4s, v13.4s
-	WORD $0x6ee41da5 // bif v5.16b, v13.16b, v4.16b
-	WORD $0x6eace464 // fcmgt v4.4s, v3.4s, v12.4s
-	WORD $0x6ee41d83 // bif v3.16b, v12.16b, v4.16b
-	WORD $0x4e21a8e7 // fcvtns v7.4s, v7.4s
+	WORD $0x4f00040b // movi v11.4s, #0x0
+	WORD $0x4f000409 // movi v9.4s, #0x0
+	ADD R3<<2, R12, R0
+	ADD $0x1600, R0, R0
+	VLD1R (R0), [V12.S4]
+	FLDPQ (R11), (F10, F6)
+	WORD $0x6e2add9a // fmul v26.4s, v12.4s, v10.4s
+	WORD $0x6e26dd99 // fmul v25.4s, v12.4s, v6.4s
+	WORD $0x4ebcd75a // fsub v26.4s, v26.4s, v28.4s
+	WORD $0x4ebcd739 // fsub v25.4s, v25.4s, v28.4s
+	WORD $0x6e3bdf5a // fmul v26.4s, v26.4s, v27.4s
+	WORD $0x6e3bdf39 // fmul v25.4s, v25.4s, v27.4s
+	WORD $0x6ebfe746 // fcmgt v6.4s, v26.4s, v31.4s
+	WORD $0x6ee61ffa // bif v26.16b, v31.16b, v6.16b
+	WORD $0x6ebfe726 // fcmgt v6.4s, v25.4s, v31.4s
+	WORD $0x6ee61ff9 // bif v25.16b, v31.16b, v6.16b
+	WORD $0x6ebae7c6 // fcmgt v6.4s, v30.4s, v26.4s
+	WORD $0x6ee61fda // bif v26.16b, v30.16b, v6.16b
+	WORD $0x6eb9e7c6 // fcmgt v6.4s, v30.4s, v25.4s
+	WORD $0x6ee61fd9 // bif v25.16b, v30.16b, v6.16b
+	WORD $0x4e218b58 // frintn v24.4s, v26.4s
+	WORD $0x4e218b26 // frintn v6.4s, v25.4s
+	WORD $0x4eb8d75a // fsub v26.4s, v26.4s, v24.4s
+	WORD $0x4ea6d739 // fsub v25.4s, v25.4s, v6.4s
+	WORD $0x4e3d1f5a // and v26.16b, v26.16b, v29.16b
+	WORD $0x4e3d1f39 // and v25.16b, v25.16b, v29.16b
+	WORD $0x6ebae56a // fcmgt v10.4s, v11.4s, v26.4s
+	WORD $0x6eea1f4b // bif v11.16b, v26.16b, v10.16b
+	WORD $0x6eb9e52a // fcmgt v10.4s, v9.4s, v25.4s
+	WORD $0x6eea1f29 // bif v9.16b, v25.16b, v10.16b
+	WORD $0x4e21ab18 // fcvtns v24.4s, v24.4s
 	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
-	WORD $0x0e614ad6 // sqxtn v22.4h, v22.4s
-	WORD $0x4e614a76 // sqxtn2 v22.8h, v19.4s
-	WORD $0x0e614800 // sqxtn v0.4h, v0.4s
-	WORD $0x4e614a40 // sqxtn2 v0.8h, v18.4s
-	WORD $0x0e6149ef // sqxtn v15.4h, v15.4s
-	WORD $0x4e6148ef // sqxtn2 v15.8h, v7.4s
-	WORD $0x0e6149ce // sqxtn v14.4h, v14.4s
-	WORD $0x4e6148ce // sqxtn2 v14.8h, v6.4s
-	WORD $0x2e212ad6 // sqxtun v22.8b, v22.8h
-	WORD $0x6e2129f6 // sqxtun2 v22.16b, v15.8h
-	WORD $0x2e212800 // sqxtun v0.8b, v0.8h
-	WORD $0x6e2129c0 // sqxtun2 v0.16b, v14.8h
-	WORD $0x2f08a6c6 // uxtl v6.8h, v22.8b
-	WORD $0x0f08a444 // sxtl v4.8h, v2.8b
-	WORD $0x4e649cc4 // mul v4.8h, v6.8h, v4.8h
-	WORD $0x4e602886 // saddlp v6.4s, v4.8h
-	WORD $0x6f08a6c7 // uxtl2 v7.8h, v22.16b
-	WORD $0x4f08a444 // sxtl2 v4.8h, v2.16b
-	WORD $0x4e649ce4 // mul v4.8h, v7.8h, v4.8h
-	WORD $0x4e602884 // saddlp v4.4s, v4.8h
-	WORD $0x0e6148d6 // sqxtn v22.4h, v6.4s
-	WORD $0x4e614896 // sqxtn2 v22.8h, v4.4s
-	WORD $0x2f08a406 // uxtl v6.8h, v0.8b
-	WORD $0x0f08a444 // sxtl v4.8h, v2.8b
-	WORD $0x4e649cc4 // mul v4.8h, v6.8h, v4.8h
-	WORD $0x4e602886 // saddlp v6.4s, v4.8h
-	WORD $0x6f08a404 // uxtl2 v4.8h, v0.16b
-	WORD $0x4f08a440 // sxtl2 v0.8h, v2.16b
-	WORD $0x4e609c80 // mul v0.8h, v4.8h, v0.8h
-	WORD $0x4e602804 // saddlp v4.4s, v0.8h
-	WORD $0x0e6148c0 // sqxtn v0.4h, v6.4s
-	WORD $0x4e614880 // sqxtn2 v0.8h, v4.4s
-	WORD $0x0e61c2c4 // smull v4.4s, v22.4h, v1.4h
-	WORD $0x4e61c2c6 // smull2 v6.4s, v22.8h, v1.8h
-	WORD $0x4ea6bc96 // addp v22.4s, v4.4s, v6.4s
-	WORD $0x0e61c004 // smull v4.4s, v0.4h, v1.4h
-	WORD $0x4e61c000 // smull2 v0.4s, v0.8h, v1.8h
-	WORD $0x4ea0bc80 // addp v0.4s, v4.4s, v0.4s
-	WORD $0x1e2602c0 // fmov w0, s22
-	ADD R0<<2, R4, R0
-	MOVWU (R0), R0
-	MOVW R0, 3072(R2)
-	WORD $0x1e260000 // fmov w0, s0
-	ADD R0<<2, R4, R0
-	MOVWU (R0), R0
-	MOVW R0, 3076(R2)
-	WORD $0x0e0c3ec0 // mov w0, v22.s[1]
-	ADD R0<<2, R4, R0
-	MOVWU (R0), R0
-	MOVW R0, 3080(R2)
-	WORD $0x0e0c3c00 // mov w0, v0.s[1]
-	ADD R0<<2, R4, R0
-	MOVWU (R0), R0
-	MOVW R0, 3084(R2)
-	WORD $0x0e143ec0 // mov w0, v22.s[2]
-	ADD R0<<2, R4, R0
-	MOVWU (R0), R0
-	MOVW R0, 3088(R2)
-	WORD $0x0e143c00 // mov w0, v0.s[2]
-	ADD R0<<2, R4, R0
-	MOVWU (R0), R0
-	MOVW R0, 3092(R2)
-	WORD $0x0e1c3ec0 // mov w0, v22.s[3]
-	ADD R0<<2, R4, R0
-	MOVWU (R0), R0
-	MOVW R0, 3096(R2)
-	WORD $0x0e1c3c00 // mov w0, v0.s[3]
-	ADD R0<<2, R4, R0
-	MOVWU (R0), R0
-	MOVW R0, 3100(R2)
+	FLDPQ 32(R11), (F13, F10)
+	WORD $0x6e2ddd97 // fmul v23.4s, v12.4s, v13.4s
+	WORD $0x6e2add96 // fmul v22.4s, v12.4s, v10.4s
+	WORD $0x4ebcd6f7 // fsub v23.4s, v23.4s, v28.4s
+	WORD $0x4ebcd6d6 // fsub v22.4s, v22.4s, v28.4s
+	WORD $0x6e3bdef7 // fmul v23.4s, v23.4s, v27.4s
+	WORD $0x6e3bded6 // fmul v22.4s, v22.4s, v27.4s
+	WORD $0x6ebfe6ea // fcmgt v10.4s, v23.4s, v31.4s
+	WORD $0x6eea1ff7 // bif v23.16b, v31.16b, v10.16b
+	WORD $0x6ebfe6ca // fcmgt v10.4s, v22.4s, v31.4s
+	WORD $0x6eea1ff6 // bif v22.16b, v31.16b, v10.16b
+	WORD $0x6eb7e7ca // fcmgt v10.4s, v30.4s, v23.4s
+	WORD $0x6eea1fd7 // bif v23.16b, v30.16b, v10.16b
+	WORD $0x6eb6e7ca // fcmgt v10.4s, v30.4s, v22.4s
+	WORD $0x6eea1fd6 // bif v22.16b, v30.16b, v10.16b
+	WORD $0x4e218af5 // frintn v21.4s, v23.4s
+	WORD $0x4e218ad4 // frintn v20.4s, v22.4s
+	WORD $0x4eb5d6f7 // fsub v23.4s, v23.4s, v21.4s
+	WORD $0x4eb4d6d6 // fsub v22.4s, v22.4s, v20.4s
+	WORD $0x4e3d1ef7 // and v23.16b, v23.16b, v29.16b
+	WORD $0x4e3d1ed6 // and v22.16b, v22.16b, v29.16b
+	WORD $0x6eb7e56a // fcmgt v10.4s, v11.4s, v23.4s
+	WORD $0x6eea1eeb // bif v11.16b, v23.16b, v10.16b
+	WORD $0x6eb6e52a // fcmgt v10.4s, v9.4s, v22.4s
+	WORD $0x6eea1ec9 // bif v9.16b, v22.16b, v10.16b
+	WORD $0x4e21aab5 // fcvtns v21.4s, v21.4s
+	WORD $0x4e21aa94 // fcvtns v20.4s, v20.4s
+	FLDPQ 64(R11), (F13, F10)
+	WORD $0x6e2ddd93 // fmul v19.4s, v12.4s, v13.4s
+	WORD $0x6e2add92 // fmul v18.4s, v12.4s, v10.4s
+	WORD $0x4ebcd673 // fsub v19.4s, v19.4s, v28.4s
+	WORD $0x4ebcd652 // fsub v18.4s, v18.4s, v28.4s
+	WORD $0x6e3bde73 // fmul v19.4s, v19.4s, v27.4s
+	WORD $0x6e3bde52 // fmul v18.4s, v18.4s, v27.4s
+	WORD $0x6ebfe66a // fcmgt v10.4s, v19.4s, v31.4s
+	WORD $0x6eea1ff3 // bif v19.16b, v31.16b, v10.16b
+	WORD $0x6ebfe64a // fcmgt v10.4s, v18.4s, v31.4s
+	WORD $0x6eea1ff2 // bif v18.16b, v31.16b, v10.16b
+	WORD $0x6eb3e7ca // fcmgt v10.4s, v30.4s, v19.4s
+	WORD $0x6eea1fd3 // bif v19.16b, v30.16b, v10.16b
+	WORD $0x6eb2e7ca // fcmgt v10.4s, v30.4s, v18.4s
+	WORD $0x6eea1fd2 // bif v18.16b, v30.16b, v10.16b
+	WORD $0x4e218a71 // frintn v17.4s, v19.4s
+	WORD $0x4e218a50 // frintn v16.4s, v18.4s
+	WORD $0x4eb1d673 // fsub v19.4s, v19.4s, v17.4s
+	WORD $0x4eb0d652 // fsub v18.4s, v18.4s, v16.4s
+	WORD $0x4e3d1e73 // and v19.16b, v19.16b, v29.16b
+	WORD $0x4e3d1e52 // and v18.16b, v18.16b, v29.16b
+	WORD $0x6eb3e56a // fcmgt v10.4s, v11.4s, v19.4s
+	WORD $0x6eea1e6b // bif v11.16b, v19.16b, v10.16b
+	WORD $0x6eb2e52a // fcmgt v10.4s, v9.4s, v18.4s
+	WORD $0x6eea1e49 // bif v9.16b, v18.16b, v10.16b
+	WORD $0x4e21aa31 // fcvtns v17.4s, v17.4s
+	WORD $0x4e21aa10 // fcvtns v16.4s, v16.4s
+	FLDPQ 96(R11), (F13, F10)
+	WORD $0x6e2ddd8f // fmul v15.4s, v12.4s, v13.4s
+	WORD $0x6e2add8e // fmul v14.4s, v12.4s, v10.4s
+	WORD $0x4ebcd5ef // fsub v15.4s, v15.4s, v28.4s
+	WORD $0x4ebcd5ce // fsub v14.4s, v14.4s, v28.4s
+	WORD $0x6e3bddef // fmul v15.4s, v15.4s, v27.4s
+	WORD $0x6e3bddce // fmul v14.4s, v14.4s, v27.4s
+	WORD $0x6ebfe5ea // fcmgt v10.4s, v15.4s, v31.4s
+	WORD $0x6eea1fef // bif v15.16b, v31.16b, v10.16b
+	WORD $0x6ebfe5ca // fcmgt v10.4s, v14.4s, v31.4s
+	WORD $0x6eea1fee // bif v14.16b, v31.16b, v10.16b
+	WORD $0x6eafe7ca // fcmgt v10.4s, v30.4s, v15.4s
+	WORD $0x6eea1fcf // bif v15.16b, v30.16b, v10.16b
+	WORD $0x6eaee7ca // fcmgt v10.4s, v30.4s, v14.4s
+	WORD $0x6eea1fce // bif v14.16b, v30.16b, v10.16b
+	WORD $0x4e2189ed // frintn v13.4s, v15.4s
+	WORD $0x4e2189cc // frintn v12.4s, v14.4s
+	WORD $0x4eadd5ef // fsub v15.4s, v15.4s, v13.4s
+	WORD $0x4eacd5ce // fsub v14.4s, v14.4s, v12.4s
+	WORD $0x4e3d1def // and v15.16b, v15.16b, v29.16b
+	WORD $0x4e3d1dce // and v14.16b, v14.16b, v29.16b
+	WORD $0x6eafe56a // fcmgt v10.4s, v11.4s, v15.4s
+	WORD $0x6eea1deb // bif v11.16b, v15.16b, v10.16b
+	WORD $0x6eaee52a // fcmgt v10.4s, v9.4s, v14.4s
+	WORD $0x6eea1dc9 // bif v9.16b, v14.16b, v10.16b
+	WORD $0x4e21a9ad // fcvtns v13.4s, v13.4s
+	WORD $0x4e21a98c // fcvtns v12.4s, v12.4s
+	WORD $0x0e614b18 // sqxtn v24.4h, v24.4s
+	WORD $0x4e614ab8 // sqxtn2 v24.8h, v21.4s
+	WORD $0x0e6148c6 // sqxtn v6.4h, v6.4s
+	WORD $0x4e614a86 // sqxtn2 v6.8h, v20.4s
+	WORD $0x0e614a31 // sqxtn v17.4h, v17.4s
+	WORD $0x4e6149b1 // sqxtn2 v17.8h, v13.4s
+	WORD $0x0e614a10 // sqxtn v16.4h, v16.4s
+	WORD $0x4e614990 // sqxtn2 v16.8h, v12.4s
+	WORD $0x2e212b18 // sqxtun v24.8b, v24.8h
+	WORD $0x6e212a38 // sqxtun2 v24.16b, v17.8h
+	WORD $0x2e2128c6 // sqxtun v6.8b, v6.8h
+	WORD $0x6e212a06 // sqxtun2 v6.16b, v16.8h
+	WORD $0x2f08a70c // uxtl v12.8h, v24.8b
+	WORD $0x0f08a50a // sxtl v10.8h, v8.8b
+	WORD $0x4e6a9d8a // mul v10.8h, v12.8h, v10.8h
+	WORD $0x4e60294c // saddlp v12.4s, v10.8h
+	WORD $0x6f08a70d // uxtl2 v13.8h, v24.16b
+	WORD $0x4f08a50a // sxtl2 v10.8h, v8.16b
+	WORD $0x4e6a9daa // mul v10.8h, v13.8h, v10.8h
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x0e614998 // sqxtn v24.4h, v12.4s
+	WORD $0x4e614958 // sqxtn2 v24.8h, v10.4s
+	WORD $0x2f08a4cc // uxtl v12.8h, v6.8b
+	WORD $0x0f08a50a // sxtl v10.8h, v8.8b
+	WORD $0x4e6a9d8a // mul v10.8h, v12.8h, v10.8h
+	WORD $0x4e60294c // saddlp v12.4s, v10.8h
+	WORD $0x6f08a4ca // uxtl2 v10.8h, v6.16b
+	WORD $0x4f08a506 // sxtl2 v6.8h, v8.16b
+	WORD $0x4e669d46 // mul v6.8h, v10.8h, v6.8h
+	WORD $0x4e6028ca // saddlp v10.4s, v6.8h
+	WORD $0x0e614986 // sqxtn v6.4h, v12.4s
+	WORD $0x4e614946 // sqxtn2 v6.8h, v10.4s
+	WORD $0x0e67c30a // smull v10.4s, v24.4h, v7.4h
+	WORD $0x4e67c30c // smull2 v12.4s, v24.8h, v7.8h
+	WORD $0x4eacbd58 // addp v24.4s, v10.4s, v12.4s
+	WORD $0x0e67c0ca // smull v10.4s, v6.4h, v7.4h
+	WORD $0x4e67c0c6 // smull2 v6.4s, v6.8h, v7.8h
+	WORD $0x4ea6bd46 // addp v6.4s, v10.4s, v6.4s
+	WORD $0x1e260301 // fmov w1, s24
+	ADD R1<<2, R4, R0
+	MOVWU (R0), R1
+	ADD R3<<2, R12, R0
+	MOVW R1, 3072(R0)
+	WORD $0x1e2600c1 // fmov w1, s6
+	ADD R1<<2, R4, R0
+	MOVWU (R0), R1
+	ADD R3<<2, R12, R0
+	MOVW R1, 3232(R0)
+	WORD $0x0e0c3f01 // mov w1, v24.s[1]
+	ADD R1<<2, R4, R0
+	MOVWU (R0), R1
+	ADD R3<<2, R12, R0
+	MOVW R1, 3392(R0)
+	WORD $0x0e0c3cc1 // mov w1, v6.s[1]
+	ADD R1<<2, R4, R0
+	MOVWU (R0), R1
+	ADD R3<<2, R12, R0
+	MOVW R1, 3552(R0)
+	WORD $0x0e143f01 // mov w1, v24.s[2]
+	ADD R1<<2, R4, R0
+	MOVWU (R0), R1
+	ADD R3<<2, R12, R0
+	MOVW R1, 3712(R0)
+	WORD $0x0e143cc1 // mov w1, v6.s[2]
+	ADD R1<<2, R4, R0
+	MOVWU (R0), R1
+	ADD R3<<2, R12, R0
+	MOVW R1, 3872(R0)
+	WORD $0x0e1c3f01 // mov w1, v24.s[3]
+	ADD R1<<2, R4, R0
+	MOVWU (R0), R1
+	ADD R3<<2, R12, R0
+	MOVW R1, 4032(R0)
+	WORD $0x0e1c3cc1 // mov w1, v6.s[3]
+	ADD R1<<2, R4, R0
+	MOVWU (R0), R1
+	ADD R3<<2, R12, R0
+	MOVW R1, 4192(R0)
 	MOVD $0x3efffeb0, R0
-	WORD $0x4e040c04 // dup v4.4s, w0
-	WORD $0x6ea4e4a5 // fcmgt v5.4s, v5.4s, v4.4s
-	WORD $0x6ea4e463 // fcmgt v3.4s, v3.4s, v4.4s
-	WORD $0x4e4358a3 // uzp2 v3.8h, v5.8h, v3.8h
-	WORD $0x4e60a863 // cmlt v3.8h, v3.8h, #0
-	WORD $0x0e212863 // xtn v3.8b, v3.8h
-	WORD $0x4e2b1c63 // and v3.16b, v3.16b, v11.16b
-	WORD $0x0e31b863 // addv b3, v3.8b
-	WORD $0x1e260061 // fmov w1, s3
-	CBZW R1, latticeSettle4x8SIMDClear
-	WORD $0x6ea4e718 // fcmgt v24.4s, v24.4s, v4.4s
-	WORD $0x6ea4e6f7 // fcmgt v23.4s, v23.4s, v4.4s
-	WORD $0x4e575b03 // uzp2 v3.8h, v24.8h, v23.8h
-	WORD $0x4e60a863 // cmlt v3.8h, v3.8h, #0
-	WORD $0x0e212863 // xtn v3.8b, v3.8h
-	WORD $0x4e2b1c63 // and v3.16b, v3.16b, v11.16b
-	WORD $0x0e31b863 // addv b3, v3.8b
-	WORD $0x1e260061 // fmov w1, s3
-	TSTW $15, R1
+	WORD $0x4e040c0a // dup v10.4s, w0
+	WORD $0x6eaae56b // fcmgt v11.4s, v11.4s, v10.4s
+	WORD $0x6eaae529 // fcmgt v9.4s, v9.4s, v10.4s
+	WORD $0x4e495969 // uzp2 v9.8h, v11.8h, v9.8h
+	WORD $0x4e60a929 // cmlt v9.8h, v9.8h, #0
+	WORD $0x0e212929 // xtn v9.8b, v9.8h
+	WORD $0x4e251d29 // and v9.16b, v9.16b, v5.16b
+	WORD $0x0e31b929 // addv b9, v9.8b
+	WORD $0x1e260122 // fmov w2, s9
+	CBZW R2, latticeSettle4x8SIMDClear
+	WORD $0x6eaae75a // fcmgt v26.4s, v26.4s, v10.4s
+	WORD $0x6eaae739 // fcmgt v25.4s, v25.4s, v10.4s
+	WORD $0x4e595b49 // uzp2 v9.8h, v26.8h, v25.8h
+	WORD $0x4e60a929 // cmlt v9.8h, v9.8h, #0
+	WORD $0x0e212929 // xtn v9.8b, v9.8h
+	WORD $0x4e251d29 // and v9.16b, v9.16b, v5.16b
+	WORD $0x0e31b929 // addv b9, v9.8b
+	WORD $0x1e260122 // fmov w2, s9
+	TSTW $15, R2
 	BEQ latticeSettle4x8SIMDClear0
-	WORD $0x1e2602c0 // fmov w0, s22
-	ADD R0<<2, R4, R0
-	MOVWU 16384(R0), R0
-	MOVW R0, 3072(R2)
+	WORD $0x1e260301 // fmov w1, s24
+	ADD R1<<2, R4, R0
+	MOVWU 16384(R0), R1
+	ADD R3<<2, R12, R0
+	MOVW R1, 3072(R0)
 
 latticeSettle4x8SIMDClear0:
-	TSTW $240, R1
+	TSTW $240, R2
 	BEQ latticeSettle4x8SIMDClear1
-	WORD $0x1e260000 // fmov w0, s0
-	ADD R0<<2, R4, R0
-	MOVWU 16384(R0), R0
-	MOVW R0, 3076(R2)
+	WORD $0x1e2600c1 // fmov w1, s6
+	ADD R1<<2, R4, R0
+	MOVWU 16384(R0), R1
+	ADD R3<<2, R12, R0
+	MOVW R1, 3232(R0)
 
 latticeSettle4x8SIMDClear1:
-	WORD $0x6ea4e6b5 // fcmgt v21.4s, v21.4s, v4.4s
-	WORD $0x6ea4e694 // fcmgt v20.4s, v20.4s, v4.4s
-	WORD $0x4e545aa3 // uzp2 v3.8h, v21.8h, v20.8h
-	WORD $0x4e60a863 // cmlt v3.8h, v3.8h, #0
-	WORD $0x0e212863 // xtn v3.8b, v3.8h
-	WORD $0x4e2b1c63 // and v3.16b, v3.16b, v11.16b
-	WORD $0x0e31b863 // addv b3, v3.8b
-	WORD $0x1e260061 // fmov w1, s3
-	TSTW $15, R1
+	WORD $0x6eaae6f7 // fcmgt v23.4s, v23.4s, v10.4s
+	WORD $0x6eaae6d6 // fcmgt v22.4s, v22.4s, v10.4s
+	WORD $0x4e565ae9 // uzp2 v9.8h, v23.8h, v22.8h
+	WORD $0x4e60a929 // cmlt v9.8h, v9.8h, #0
+	WORD $0x0e212929 // xtn v9.8b, v9.8h
+	WORD $0x4e251d29 // and v9.16b, v9.16b, v5.16b
+	WORD $0x0e31b929 // addv b9, v9.8b
+	WORD $0x1e260122 // fmov w2, s9
+	TSTW $15, R2
 	BEQ latticeSettle4x8SIMDClear2
-	WORD $0x0e0c3ec0 // mov w0, v22.s[1]
-	ADD R0<<2, R4, R0
-	MOVWU 16384(R0), R0
-	MOVW R0, 3080(R2)
+	WORD $0x0e0c3f01 // mov w1, v24.s[1]
+	ADD R1<<2, R4, R0
+	MOVWU 16384(R0), R1
+	ADD R3<<2, R12, R0
+	MOVW R1, 3392(R0)
 
 latticeSettle4x8SIMDClear2:
-	TSTW $240, R1
+	TSTW $240, R2
 	BEQ latticeSettle4x8SIMDClear3
-	WORD $0x0e0c3c00 // mov w0, v0.s[1]
-	ADD R0<<2, R4, R0
-	MOVWU 16384(R0), R0
-	MOVW R0, 3084(R2)
+	WORD $0x0e0c3cc1 // mov w1, v6.s[1]
+	ADD R1<<2, R4, R0
+	MOVWU 16384(R0), R1
+	ADD R3<<2, R12, R0
+	MOVW R1, 3552(R0)
 
 latticeSettle4x8SIMDClear3:
-	WORD $0x6ea4e631 // fcmgt v17.4s, v17.4s, v4.4s
-	WORD $0x6ea4e610 // fcmgt v16.4s, v16.4s, v4.4s
-	WORD $0x4e505a23 // uzp2 v3.8h, v17.8h, v16.8h
-	WORD $0x4e60a863 // cmlt v3.8h, v3.8h, #0
-	WORD $0x0e212863 // xtn v3.8b, v3.8h
-	WORD $0x4e2b1c63 // and v3.16b, v3.16b, v11.16b
-	WORD $0x0e31b863 // addv b3, v3.8b
-	WORD $0x1e260061 // fmov w1, s3
-	TSTW $15, R1
+	WORD $0x6eaae673 // fcmgt v19.4s, v19.4s, v10.4s
+	WORD $0x6eaae652 // fcmgt v18.4s, v18.4s, v10.4s
+	WORD $0x4e525a69 // uzp2 v9.8h, v19.8h, v18.8h
+	WORD $0x4e60a929 // cmlt v9.8h, v9.8h, #0
+	WORD $0x0e212929 // xtn v9.8b, v9.8h
+	WORD $0x4e251d29 // and v9.16b, v9.16b, v5.16b
+	WORD $0x0e31b929 // addv b9, v9.8b
+	WORD $0x1e260122 // fmov w2, s9
+	TSTW $15, R2
 	BEQ latticeSettle4x8SIMDClear4
-	WORD $0x0e143ec0 // mov w0, v22.s[2]
-	ADD R0<<2, R4, R0
-	MOVWU 16384(R0), R0
-	MOVW R0, 3088(R2)
+	WORD $0x0e143f01 // mov w1, v24.s[2]
+	ADD R1<<2, R4, R0
+	MOVWU 16384(R0), R1
+	ADD R3<<2, R12, R0
+	MOVW R1, 3712(R0)
 
 latticeSettle4x8SIMDClear4:
-	TSTW $240, R1
+	TSTW $240, R2
 	BEQ latticeSettle4x8SIMDClear5
-	WORD $0x0e143c00 // mov w0, v0.s[2]
-	ADD R0<<2, R4, R0
-	MOVWU 16384(R0), R0
-	MOVW R0, 3092(R2)
+	WORD $0x0e143cc1 // mov w1, v6.s[2]
+	ADD R1<<2, R4, R0
+	MOVWU 16384(R0), R1
+	ADD R3<<2, R12, R0
+	MOVW R1, 3872(R0)
 
 latticeSettle4x8SIMDClear5:
-	WORD $0x6ea4e5ad // fcmgt v13.4s, v13.4s, v4.4s
-	WORD $0x6ea4e58c // fcmgt v12.4s, v12.4s, v4.4s
-	WORD $0x4e4c59a3 // uzp2 v3.8h, v13.8h, v12.8h
-	WORD $0x4e60a863 // cmlt v3.8h, v3.8h, #0
-	WORD $0x0e212863 // xtn v3.8b, v3.8h
-	WORD $0x4e2b1c63 // and v3.16b, v3.16b, v11.16b
-	WORD $0x0e31b863 // addv b3, v3.8b
-	WORD $0x1e260061 // fmov w1, s3
-	TSTW $15, R1
+	WORD $0x6eaae5ef // fcmgt v15.4s, v15.4s, v10.4s
+	WORD $0x6eaae5ce // fcmgt v14.4s, v14.4s, v10.4s
+	WORD $0x4e4e59e9 // uzp2 v9.8h, v15.8h, v14.8h
+	WORD $0x4e60a929 // cmlt v9.8h, v9.8h, #0
+	WORD $0x0e212929 // xtn v9.8b, v9.8h
+	WORD $0x4e251d29 // and v9.16b, v9.16b, v5.16b
+	WORD $0x0e31b929 // addv b9, v9.8b
+	WORD $0x1e260122 // fmov w2, s9
+	TSTW $15, R2
 	BEQ latticeSettle4x8SIMDClear6
-	WORD $0x0e1c3ec0 // mov w0, v22.s[3]
-	ADD R0<<2, R4, R0
-	MOVWU 16384(R0), R0
-	MOVW R0, 3096(R2)
+	WORD $0x0e1c3f01 // mov w1, v24.s[3]
+	ADD R1<<2, R4, R0
+	MOVWU 16384(R0), R1
+	ADD R3<<2, R12, R0
+	MOVW R1, 4032(R0)
 
 latticeSettle4x8SIMDClear6:
-	TSTW $240, R1
+	TSTW $240, R2
 	BEQ latticeSettle4x8SIMDClear7
-	WORD $0x0e1c3c00 // mov w0, v0.s[3]
-	ADD R0<<2, R4, R0
-	MOVWU 16384(R0), R0
-	MOVW R0, 3100(R2)
+	WORD $0x0e1c3cc1 // mov w1, v6.s[3]
+	ADD R1<<2, R4, R0
+	MOVWU 16384(R0), R1
+	ADD R3<<2, R12, R0
+	MOVW R1, 4192(R0)
 
 latticeSettle4x8SIMDClear7:
 
 latticeSettle4x8SIMDClear:
-	ADD $32, R2, R2
 	ADD $1, R3, R3
-	CMP R9, R3
+	CMP R10, R3
 	BNE latticeSettle4x8SIMDRound
-	MOVD $8, R7
-	ADD $3072, R11, R6
-	ADD $4096, R11, R5
+	MOVD $0, R9
+
+latticeSettle4x8SIMDLevels:
+	ADD R9<<2, R12, R0
+	FMOVQ 5760(R0), F9
+	FMOVQ 5776(R0), F8
+	WORD $0x6e3cdd27 // fmul v7.4s, v9.4s, v28.4s
+	WORD $0x6e3cdd06 // fmul v6.4s, v8.4s, v28.4s
+	ADD R9<<2, R12, R0
+	FMOVQ F7, 6432(R0)
+	FMOVQ F6, 6448(R0)
+	FMOVQ slot0-16(SP), F6
+	WORD $0x6e26dd27 // fmul v7.4s, v9.4s, v6.4s
+	FMOVQ slot0-16(SP), F6
+	WORD $0x6e26dd06 // fmul v6.4s, v8.4s, v6.4s
+	ADD R9<<2, R12, R0
+	FMOVQ F7, 6592(R0)
+	FMOVQ F6, 6608(R0)
+	FMOVQ slot1-32(SP), F6
+	WORD $0x6e26dd27 // fmul v7.4s, v9.4s, v6.4s
+	FMOVQ slot1-32(SP), F6
+	WORD $0x6e26dd06 // fmul v6.4s, v8.4s, v6.4s
+	ADD R9<<2, R12, R0
+	FMOVQ F7, 6752(R0)
+	FMOVQ F6, 6768(R0)
+	WORD $0x6e24dd27 // fmul v7.4s, v9.4s, v4.4s
+	WORD $0x6e24dd06 // fmul v6.4s, v8.4s, v4.4s
+	ADD R9<<2, R12, R0
+	FMOVQ F7, 6912(R0)
+	FMOVQ F6, 6928(R0)
+	WORD $0x6e23dd27 // fmul v7.4s, v9.4s, v3.4s
+	WORD $0x6e23dd06 // fmul v6.4s, v8.4s, v3.4s
+	ADD R9<<2, R12, R0
+	FMOVQ F7, 7072(R0)
+	FMOVQ F6, 7088(R0)
+	WORD $0x6e22dd27 // fmul v7.4s, v9.4s, v2.4s
+	WORD $0x6e22dd06 // fmul v6.4s, v8.4s, v2.4s
+	ADD R9<<2, R12, R0
+	FMOVQ F7, 7232(R0)
+	FMOVQ F6, 7248(R0)
+	WORD $0x6e21dd27 // fmul v7.4s, v9.4s, v1.4s
+	WORD $0x6e21dd06 // fmul v6.4s, v8.4s, v1.4s
+	ADD R9<<2, R12, R0
+	FMOVQ F7, 7392(R0)
+	FMOVQ F6, 7408(R0)
+	WORD $0x6e20dd26 // fmul v6.4s, v9.4s, v0.4s
+	WORD $0x6e20dd07 // fmul v7.4s, v8.4s, v0.4s
+	ADD R9<<2, R12, R0
+	FMOVQ F6, 7552(R0)
+	FMOVQ F7, 7568(R0)
+	ADD $8, R9, R9
+	CMP R10, R9
+	BLT latticeSettle4x8SIMDLevels
+	MOVD $8, R8
+	MOVD R12, R7
 
 latticeSettle4x8SIMDRun:
-	MOVD R6, R4
-	MOVD $0, R3
+	MOVD $0, R9
+	VLD1R (R11), [V18.S4]
+	ADD $2048, R11, R0
+	VLD1R (R0), [V17.S4]
+	ADD $4, R11, R0
+	VLD1R (R0), [V16.S4]
+	ADD $2052, R11, R0
+	VLD1R (R0), [V15.S4]
+	ADD $8, R11, R0
+	VLD1R (R0), [V14.S4]
+	ADD $2056, R11, R0
+	VLD1R (R0), [V13.S4]
+	ADD $12, R11, R0
+	VLD1R (R0), [V12.S4]
+	ADD $2060, R11, R0
+	VLD1R (R0), [V11.S4]
 
-latticeSettle4x8SIMDTrial:
-	MOVWU (R4), R2
-	MOVBU R2, R1
-	LSRW $8, R2, R2
-	LSLW $4, R2, R2
-	ADD R8, R2, R2
-	ADD R3<<2, R11, R0
-	ADD $0x1480, R0, R0
-	VLD1R (R0), [V7.S4]
-	WORD $0x4ea71ce6 // mov v6.16b, v7.16b
-	MOVD $oddLevels<>(SB), R0
-	FLDPQ (R0), (F1, F0)
-	WORD $0x6e21dce7 // fmul v7.4s, v7.4s, v1.4s
-	WORD $0x6e20dcc6 // fmul v6.4s, v6.4s, v0.4s
-	VLD1R (R10), [V3.S4]
+latticeSettle4x8SIMDSegment:
+	ADD R9<<2, R7, R0
+	MOVWU 3072(R0), R6
+	ADD R9<<2, R7, R0
+	ADD $3072, R0, R0
+	VLD1R (R0), [V3.S4]
 	WORD $0x4ea31c62 // mov v2.16b, v3.16b
-	WORD $0x4ea3d4e3 // fsub v3.4s, v7.4s, v3.4s
-	WORD $0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	ADD $2048, R10, R0
-	VLD1R (R0), [V0.S4]
-	WORD $0x4ea01c01 // mov v1.16b, v0.16b
-	WORD $0x6e23dc00 // fmul v0.4s, v0.4s, v3.4s
-	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
-	WORD $0x6e23dc00 // fmul v0.4s, v0.4s, v3.4s
-	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
-	ADD $4, R10, R0
-	VLD1R (R0), [V5.S4]
-	WORD $0x4ea51ca4 // mov v4.16b, v5.16b
-	WORD $0x4ea5d4e5 // fsub v5.4s, v7.4s, v5.4s
-	WORD $0x4ea4d4c4 // fsub v4.4s, v6.4s, v4.4s
-	ADD $2052, R10, R0
-	VLD1R (R0), [V2.S4]
-	WORD $0x4ea21c43 // mov v3.16b, v2.16b
-	WORD $0x6e25dc42 // fmul v2.4s, v2.4s, v5.4s
-	WORD $0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
-	WORD $0x6e25dc42 // fmul v2.4s, v2.4s, v5.4s
-	WORD $0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
-	ADD $8, R10, R0
-	VLD1R (R0), [V13.S4]
-	WORD $0x4ead1dac // mov v12.16b, v13.16b
-	WORD $0x4eadd4ed // fsub v13.4s, v7.4s, v13.4s
-	WORD $0x4eacd4cc // fsub v12.4s, v6.4s, v12.4s
-	ADD $2056, R10, R0
-	VLD1R (R0), [V4.S4]
-	WORD $0x4ea41c85 // mov v5.16b, v4.16b
-	WORD $0x6e2ddc84 // fmul v4.4s, v4.4s, v13.4s
-	WORD $0x6e2cdca5 // fmul v5.4s, v5.4s, v12.4s
-	WORD $0x6e2ddc84 // fmul v4.4s, v4.4s, v13.4s
-	WORD $0x6e2cdca5 // fmul v5.4s, v5.4s, v12.4s
-	ADD $12, R10, R0
-	VLD1R (R0), [V13.S4]
-	WORD $0x4ead1dac // mov v12.16b, v13.16b
-	WORD $0x4eadd4ed // fsub v13.4s, v7.4s, v13.4s
-	WORD $0x4eacd4cc // fsub v12.4s, v6.4s, v12.4s
-	ADD $2060, R10, R0
-	VLD1R (R0), [V6.S4]
-	WORD $0x4ea61cc7 // mov v7.16b, v6.16b
-	WORD $0x6e2ddcc6 // fmul v6.4s, v6.4s, v13.4s
-	WORD $0x6e2cdce7 // fmul v7.4s, v7.4s, v12.4s
-	WORD $0x6e2ddcc6 // fmul v6.4s, v6.4s, v13.4s
-	WORD $0x6e2cdce7 // fmul v7.4s, v7.4s, v12.4s
-	FMOVQ (R2), F12
-	WORD $0x2f10a591 // uxtl v17.4s, v12.4h
-	WORD $0x6f10a590 // uxtl2 v16.4s, v12.8h
-	WORD $0x4e2a1e2c // and v12.16b, v17.16b, v10.16b
-	WORD $0x4ea99d8c // mul v12.4s, v12.4s, v9.4s
-	WORD $0x4ea8858c // add v12.4s, v12.4s, v8.4s
-	WORD $0x4e0c200d // tbl v13.16b, {v0.16b, v1.16b}, v12.16b
-	WORD $0x4e2a1e0c // and v12.16b, v16.16b, v10.16b
-	WORD $0x4ea99d8c // mul v12.4s, v12.4s, v9.4s
-	WORD $0x4ea8858c // add v12.4s, v12.4s, v8.4s
-	WORD $0x4e0c200c // tbl v12.16b, {v0.16b, v1.16b}, v12.16b
-	WORD $0x6f3d0631 // ushr v17.4s, v17.4s, #3
-	WORD $0x6f3d0610 // ushr v16.4s, v16.4s, #3
-	WORD $0x4e2a1e2e // and v14.16b, v17.16b, v10.16b
-	WORD $0x4ea99dce // mul v14.4s, v14.4s, v9.4s
-	WORD $0x4ea885ce // add v14.4s, v14.4s, v8.4s
-	WORD $0x4e0e204f // tbl v15.16b, {v2.16b, v3.16b}, v14.16b
-	WORD $0x4e2a1e0e // and v14.16b, v16.16b, v10.16b
-	WORD $0x4ea99dce // mul v14.4s, v14.4s, v9.4s
-	WORD $0x4ea885ce // add v14.4s, v14.4s, v8.4s
-	WORD $0x4e0e204e // tbl v14.16b, {v2.16b, v3.16b}, v14.16b
-	WORD $0x4e2fd5ad // fadd v13.4s, v13.4s, v15.4s
-	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
-	WORD $0x6f3d0631 // ushr v17.4s, v17.4s, #3
-	WORD $0x6f3d0610 // ushr v16.4s, v16.4s, #3
-	WORD $0x4e2a1e2e // and v14.16b, v17.16b, v10.16b
-	WORD $0x4ea99dce // mul v14.4s, v14.4s, v9.4s
-	WORD $0x4ea885ce // add v14.4s, v14.4s, v8.4s
-	WORD $0x4e0e208f // tbl v15.16b, {v4.16b, v5.16b}, v14.16b
-	WORD $0x4e2a1e0e // and v14.16b, v16.16b, v10.16b
-	WORD $0x4ea99dce // mul v14.4s, v14.4s, v9.4s
-	WORD $0x4ea885ce // add v14.4s, v14.4s, v8.4s
-	WORD $0x4e0e208e // tbl v14.16b, {v4.16b, v5.16b}, v14.16b
-	WORD $0x4e2fd5ad // fadd v13.4s, v13.4s, v15.4s
-	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
-	WORD $0x6f3d0631 // ushr v17.4s, v17.4s, #3
-	WORD $0x6f3d0610 // ushr v16.4s, v16.4s, #3
-	WORD $0x4e2a1e2e // and v14.16b, v17.16b, v10.16b
-	WORD $0x4ea99dce // mul v14.4s, v14.4s, v9.4s
-	WORD $0x4ea885ce // add v14.4s, v14.4s, v8.4s
-	WORD $0x4e0e20ce // tbl v14.16b, {v6.16b, v7.16b}, v14.16b
-	WORD $0x4e2a1e0f // and v15.16b, v16.16b, v10.16b
-	WORD $0x4ea99def // mul v15.4s, v15.4s, v9.4s
-	WORD $0x4ea885ef // add v15.4s, v15.4s, v8.4s
-	WORD $0x4e0f20cf // tbl v15.16b, {v6.16b, v7.16b}, v15.16b
-	WORD $0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
-	WORD $0x4e2fd58c // fadd v12.4s, v12.4s, v15.4s
-	FMOVQ (R2), F14
-	WORD $0x2f10a5cf // uxtl v15.4s, v14.4h
-	WORD $0x6f10a5ce // uxtl2 v14.4s, v14.8h
-	CBZW R1, latticeSettle4x8SIMDFound
-
-latticeSettle4x8SIMDMore:
-	FMOVQ 16(R2), F16
-	WORD $0x2f10a616 // uxtl v22.4s, v16.4h
-	WORD $0x6f10a615 // uxtl2 v21.4s, v16.8h
-	WORD $0x4e2a1ed0 // and v16.16b, v22.16b, v10.16b
-	WORD $0x4ea99e10 // mul v16.4s, v16.4s, v9.4s
-	WORD $0x4ea88610 // add v16.4s, v16.4s, v8.4s
-	WORD $0x4e102014 // tbl v20.16b, {v0.16b, v1.16b}, v16.16b
-	WORD $0x4e2a1eb0 // and v16.16b, v21.16b, v10.16b
-	WORD $0x4ea99e10 // mul v16.4s, v16.4s, v9.4s
-	WORD $0x4ea88610 // add v16.4s, v16.4s, v8.4s
-	WORD $0x4e102013 // tbl v19.16b, {v0.16b, v1.16b}, v16.16b
-	WORD $0x6f3d06d6 // ushr v22.4s, v22.4s, #3
-	WORD $0x6f3d06b5 // ushr v21.4s, v21.4s, #3
-	WORD $0x4e2a1ed0 // and v16.16b, v22.16b, v10.16b
-	WORD $0x4ea99e10 // mul v16.4s, v16.4s, v9.4s
-	WORD $0x4ea88610 // add v16.4s, v16.4s, v8.4s
-	WORD $0x4e102051 // tbl v17.16b, {v2.16b, v3.16b}, v16.16b
-	WORD $0x4e2a1eb0 // and v16.16b, v21.16b, v10.16b
-	WORD $0x4ea99e10 // mul v16.4s, v16.4s, v9.4s
-	WORD $0x4ea88610 // add v16.4s, v16.4s, v8.4s
-	WORD $0x4e102050 // tbl v16.16b, {v2.16b, v3.16b}, v16.16b
-	WORD $0x4e31d694 // fadd v20.4s, v20.4s, v17.4s
-	WORD $0x4e30d673 // fadd v19.4s, v19.4s, v16.4s
-	WORD $0x6f3d06d6 // ushr v22.4s, v22.4s, #3
-	WORD $0x6f3d06b5 // ushr v21.4s, v21.4s, #3
-	WORD $0x4e2a1ed0 // and v16.16b, v22.16b, v10.16b
-	WORD $0x4ea99e10 // mul v16.4s, v16.4s, v9.4s
-	WORD $0x4ea88610 // add v16.4s, v16.4s, v8.4s
-	WORD $0x4e102091 // tbl v17.16b, {v4.16b, v5.16b}, v16.16b
-	WORD $0x4e2a1eb0 // and v16.16b, v21.16b, v10.16b
-	WORD $0x4ea99e10 // mul v16.4s, v16.4s, v9.4s
-	WORD $0x4ea88610 // add v16.4s, v16.4s, v8.4s
-	WORD $0x4e102090 // tbl v16.16b, {v4.16b, v5.16b}, v16.16b
-	WORD $0x4e31d694 // fadd v20.4s, v20.4s, v17.4s
-	WORD $0x4e30d673 // fadd v19.4s, v19.4s, v16.4s
-	WORD $0x6f3d06d6 // ushr v22.4s, v22.4s, #3
-	WORD $0x6f3d06b5 // ushr v21.4s, v21.4s, #3
-	WORD $0x4e2a1ed0 // and v16.16b, v22.16b, v10.16b
-	WORD $0x4ea99e10 // mul v16.4s, v16.4s, v9.4s
-	WORD $0x4ea88610 // add v16.4s, v16.4s, v8.4s
-	WORD $0x4e1020d0 // tbl v16.16b, {v6.16b, v7.16b}, v16.16b
-	WORD $0x4e2a1eb1 // and v17.16b, v21.16b, v10.16b
-	WORD $0x4ea99e31 // mul v17.4s, v17.4s, v9.4s
-	WORD $0x4ea88631 // add v17.4s, v17.4s, v8.4s
-	WORD $0x4e1120d1 // tbl v17.16b, {v6.16b, v7.16b}, v17.16b
-	WORD $0x4e30d694 // fadd v20.4s, v20.4s, v16.4s
-	WORD $0x4e31d673 // fadd v19.4s, v19.4s, v17.4s
-	FMOVQ 16(R2), F16
-	WORD $0x2f10a616 // uxtl v22.4s, v16.4h
-	WORD $0x6f10a615 // uxtl2 v21.4s, v16.8h
-	WORD $0x6eb4e5b2 // fcmgt v18.4s, v13.4s, v20.4s
-	WORD $0x6eb3e591 // fcmgt v17.4s, v12.4s, v19.4s
-	WORD $0x6eb4e5b0 // fcmgt v16.4s, v13.4s, v20.4s
-	WORD $0x6eb01e8d // bit v13.16b, v20.16b, v16.16b
-	WORD $0x6eb3e590 // fcmgt v16.4s, v12.4s, v19.4s
-	WORD $0x6eb01e6c // bit v12.16b, v19.16b, v16.16b
-	WORD $0x6eb21ecf // bit v15.16b, v22.16b, v18.16b
-	WORD $0x6eb11eae // bit v14.16b, v21.16b, v17.16b
-	ADD $16, R2, R2
-	SUBSW $1, R1, R1
-	BNE latticeSettle4x8SIMDMore
-
-latticeSettle4x8SIMDFound:
-	FMOVQ F15, 5920(R11)
-	FMOVQ F14, 5936(R11)
-	WORD $0x4ead1daf // mov v15.16b, v13.16b
-	WORD $0x4eac1d8e // mov v14.16b, v12.16b
-	WORD $0x4eac1d82 // mov v2.16b, v12.16b
-	WORD $0x4ead1da1 // mov v1.16b, v13.16b
-	WORD $0x6eade440 // fcmgt v0.4s, v2.4s, v13.4s
-	WORD $0x6ee01c4d // bif v13.16b, v2.16b, v0.16b
-	WORD $0x6eace420 // fcmgt v0.4s, v1.4s, v12.4s
-	WORD $0x6ee01c2c // bif v12.16b, v1.16b, v0.16b
-	WORD $0x6e0d41a2 // ext v2.16b, v13.16b, v13.16b, #8
-	WORD $0x6e0c4181 // ext v1.16b, v12.16b, v12.16b, #8
-	WORD $0x6eade440 // fcmgt v0.4s, v2.4s, v13.4s
-	WORD $0x6ee01c4d // bif v13.16b, v2.16b, v0.16b
-	WORD $0x6eace420 // fcmgt v0.4s, v1.4s, v12.4s
-	WORD $0x6ee01c2c // bif v12.16b, v1.16b, v0.16b
-	WORD $0x4ea009a2 // rev64 v2.4s, v13.4s
-	WORD $0x4ea00981 // rev64 v1.4s, v12.4s
-	WORD $0x6eade440 // fcmgt v0.4s, v2.4s, v13.4s
-	WORD $0x6ee01c4d // bif v13.16b, v2.16b, v0.16b
-	WORD $0x6eace420 // fcmgt v0.4s, v1.4s, v12.4s
-	WORD $0x6ee01c2c // bif v12.16b, v1.16b, v0.16b
-	WORD $0x4e2fe5af // fcmeq v15.4s, v13.4s, v15.4s
-	WORD $0x4e2ee58e // fcmeq v14.4s, v12.4s, v14.4s
-	WORD $0x4e4e59e0 // uzp2 v0.8h, v15.8h, v14.8h
+	ADD R9<<2, R7, R0
+	FMOVQ 3072(R0), F1
+	FMOVQ 3088(R0), F0
+	WORD $0x6ea18c63 // cmeq v3.4s, v3.4s, v1.4s
+	WORD $0x6ea08c42 // cmeq v2.4s, v2.4s, v0.4s
+	WORD $0x4e425860 // uzp2 v0.8h, v3.8h, v2.8h
 	WORD $0x4e60a800 // cmlt v0.8h, v0.8h, #0
 	WORD $0x0e212800 // xtn v0.8b, v0.8h
-	WORD $0x4e2b1c00 // and v0.16b, v0.16b, v11.16b
+	WORD $0x4e251c00 // and v0.16b, v0.16b, v5.16b
 	WORD $0x0e31b800 // addv b0, v0.8b
-	WORD $0x1e260001 // fmov w1, s0
-	RBITW R1, R0
-	CLZW R0, R1
-	ADD R1<<2, R11, R0
-	MOVWU 5920(R0), R1
-	ADD R3<<2, R5, R0
-	MOVW R1, (R0)
-	ADD $32, R4, R4
-	ADD $1, R3, R3
-	CMP R9, R3
-	BNE latticeSettle4x8SIMDTrial
-	ADD $16, R10, R10
-	ADD $4, R6, R6
-	ADD $128, R5, R5
-	SUBS $1, R7, R7
+	WORD $0x1e260005 // fmov w5, s0
+	MVNW R5, R5
+	RBITW R5, R0
+	CLZW R0, R5
+	ADD R9<<2, R12, R0
+	ADD $0x1920, R0, R4
+	MOVWU R6, R3
+	ANDW $4095, R3, R3
+	LSRW $12, R6, R6
+	LSL $1, R6, R6
+	MOVD lists+32(FP), R0
+	ADD R0, R6, R6
+	MOVD rows+40(FP), R2
+	MOVD $0x7f7fffff, R0
+	WORD $0x4e040c03 // dup v3.4s, w0
+	WORD $0x4ea31c62 // mov v2.16b, v3.16b
+	MOVHU (R6), R1
+	ADD R1<<2, R2, R0
+	VLD1R (R0), [V1.S4]
+	WORD $0x4ea11c20 // mov v0.16b, v1.16b
+
+latticeSettle4x8SIMDNeighbour:
+	MOVHU (R6), R1
+	ADD R1<<2, R2, R0
+	MOVBU 4(R0), R0
+	ADD R0<<3, R4, R0
+	FLDPQ (R0), (F6, F4)
+	WORD $0x4eb2d4c6 // fsub v6.4s, v6.4s, v18.4s
+	WORD $0x4eb2d484 // fsub v4.4s, v4.4s, v18.4s
+	WORD $0x6e31dcca // fmul v10.4s, v6.4s, v17.4s
+	WORD $0x6e31dc89 // fmul v9.4s, v4.4s, v17.4s
+	WORD $0x6e26dd4a // fmul v10.4s, v10.4s, v6.4s
+	WORD $0x6e24dd29 // fmul v9.4s, v9.4s, v4.4s
+	ADD R1<<2, R2, R0
+	MOVBU 5(R0), R0
+	ADD R0<<3, R4, R0
+	FLDPQ (R0), (F6, F4)
+	WORD $0x4eb0d4c6 // fsub v6.4s, v6.4s, v16.4s
+	WORD $0x4eb0d484 // fsub v4.4s, v4.4s, v16.4s
+	WORD $0x6e2fdcc8 // fmul v8.4s, v6.4s, v15.4s
+	WORD $0x6e2fdc87 // fmul v7.4s, v4.4s, v15.4s
+	WORD $0x6e26dd08 // fmul v8.4s, v8.4s, v6.4s
+	WORD $0x6e24dce7 // fmul v7.4s, v7.4s, v4.4s
+	WORD $0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
+	WORD $0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
+	ADD R1<<2, R2, R0
+	MOVBU 6(R0), R0
+	ADD R0<<3, R4, R0
+	FLDPQ (R0), (F6, F4)
+	WORD $0x4eaed4c6 // fsub v6.4s, v6.4s, v14.4s
+	WORD $0x4eaed484 // fsub v4.4s, v4.4s, v14.4s
+	WORD $0x6e2ddcc8 // fmul v8.4s, v6.4s, v13.4s
+	WORD $0x6e2ddc87 // fmul v7.4s, v4.4s, v13.4s
+	WORD $0x6e26dd08 // fmul v8.4s, v8.4s, v6.4s
+	WORD $0x6e24dce7 // fmul v7.4s, v7.4s, v4.4s
+	WORD $0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
+	WORD $0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
+	ADD R1<<2, R2, R0
+	MOVBU 7(R0), R0
+	ADD R0<<3, R4, R0
+	FLDPQ (R0), (F6, F4)
+	WORD $0x4eacd4c6 // fsub v6.4s, v6.4s, v12.4s
+	WORD $0x4eacd484 // fsub v4.4s, v4.4s, v12.4s
+	WORD $0x6e2bdcc8 // fmul v8.4s, v6.4s, v11.4s
+	WORD $0x6e2bdc87 // fmul v7.4s, v4.4s, v11.4s
+	WORD $0x6e26dd08 // fmul v8.4s, v8.4s, v6.4s
+	WORD $0x6e24dce7 // fmul v7.4s, v7.4s, v4.4s
+	WORD $0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
+	WORD $0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
+	WORD $0x6eaae468 // fcmgt v8.4s, v3.4s, v10.4s
+	WORD $0x6ea9e447 // fcmgt v7.4s, v2.4s, v9.4s
+	WORD $0x6eaae464 // fcmgt v4.4s, v3.4s, v10.4s
+	WORD $0x6ea41d43 // bit v3.16b, v10.16b, v4.16b
+	WORD $0x6ea9e444 // fcmgt v4.4s, v2.4s, v9.4s
+	WORD $0x6ea41d22 // bit v2.16b, v9.16b, v4.16b
+	ADD R1<<2, R2, R0
+	VLD1R (R0), [V10.S4]
+	WORD $0x4eaa1d49 // mov v9.16b, v10.16b
+	WORD $0x4ea0a904 // cmlt v4.4s, v8.4s, #0
+	WORD $0x6ea41d41 // bit v1.16b, v10.16b, v4.16b
+	WORD $0x4ea0a8e4 // cmlt v4.4s, v7.4s, #0
+	WORD $0x6ea41d20 // bit v0.16b, v9.16b, v4.16b
+	ADD $2, R6, R6
+	SUBSW $1, R3, R3
+	BNE latticeSettle4x8SIMDNeighbour
+	ADD R9<<2, R7, R0
+	FMOVQ F1, 4352(R0)
+	FMOVQ F0, 4368(R0)
+	ADD R5, R9, R9
+	CMP R10, R9
+	BLT latticeSettle4x8SIMDSegment
+	ADD $16, R11, R11
+	ADD $160, R7, R7
+	SUBS $1, R8, R8
 	BNE latticeSettle4x8SIMDRun
 	RET
 
@@ -2207,7 +2087,7 @@ TEXT ·latticeSums8x4For2SIMD(SB), NOSPLIT, $0-16
 	MOVD s+0(FP), R4
 	MOVD at+8(FP), R3
 	ADD R4, R3, R3
-	ADD $4096, R4, R2
+	ADD $0x1100, R4, R2
 	MOVD $4, R1
 	MOVD $oddLevels<>(SB), R0
 	FLDPQ (R0), (F24, F23)
@@ -2588,17 +2468,17 @@ latticeSums8x4For2SIMDLoop:
 	WORD $0x4e25d610 // fadd v16.4s, v16.4s, v5.4s
 	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
 	ADD $32, R3, R3
-	ADD $128, R2, R2
+	ADD $160, R2, R2
 	SUBS $1, R1, R1
 	BNE latticeSums8x4For2SIMDLoop
-	FMOVQ F22, 5376(R4)
-	FMOVQ F21, 5392(R4)
-	FMOVQ F20, 5504(R4)
-	FMOVQ F19, 5520(R4)
-	FMOVQ F18, 5408(R4)
-	FMOVQ F17, 5424(R4)
-	FMOVQ F16, 5536(R4)
-	FMOVQ F15, 5552(R4)
+	FMOVQ F22, 5888(R4)
+	FMOVQ F21, 5904(R4)
+	FMOVQ F20, 6016(R4)
+	FMOVQ F19, 6032(R4)
+	FMOVQ F18, 5920(R4)
+	FMOVQ F17, 5936(R4)
+	FMOVQ F16, 6048(R4)
+	FMOVQ F15, 6064(R4)
 	RET
 
 // func latticeSums8x2For3SIMD(s *float32, at int)
@@ -2611,7 +2491,7 @@ TEXT ·latticeSums8x2For3SIMD(SB), NOSPLIT, $0-16
 	MOVD s+0(FP), R4
 	MOVD at+8(FP), R3
 	ADD R4, R3, R3
-	ADD $4096, R4, R2
+	ADD $0x1100, R4, R2
 	MOVD $2, R1
 	MOVD $oddLevels<>(SB), R0
 	FLDPQ (R0), (F30, F29)
@@ -3123,21 +3003,21 @@ latticeSums8x2For3SIMDLoop:
 	WORD $0x4e25d652 // fadd v18.4s, v18.4s, v5.4s
 	WORD $0x4e27d631 // fadd v17.4s, v17.4s, v7.4s
 	ADD $32, R3, R3
-	ADD $128, R2, R2
+	ADD $160, R2, R2
 	SUBS $1, R1, R1
 	BNE latticeSums8x2For3SIMDLoop
-	FMOVQ F28, 5376(R4)
-	FMOVQ F27, 5392(R4)
-	FMOVQ F26, 5504(R4)
-	FMOVQ F25, 5520(R4)
-	FMOVQ F24, 5408(R4)
-	FMOVQ F23, 5424(R4)
-	FMOVQ F22, 5536(R4)
-	FMOVQ F21, 5552(R4)
-	FMOVQ F20, 5440(R4)
-	FMOVQ F19, 5456(R4)
-	FMOVQ F18, 5568(R4)
-	FMOVQ F17, 5584(R4)
+	FMOVQ F28, 5888(R4)
+	FMOVQ F27, 5904(R4)
+	FMOVQ F26, 6016(R4)
+	FMOVQ F25, 6032(R4)
+	FMOVQ F24, 5920(R4)
+	FMOVQ F23, 5936(R4)
+	FMOVQ F22, 6048(R4)
+	FMOVQ F21, 6064(R4)
+	FMOVQ F20, 5952(R4)
+	FMOVQ F19, 5968(R4)
+	FMOVQ F18, 6080(R4)
+	FMOVQ F17, 6096(R4)
 	RET
 
 // func latticeSums4x8For4SIMD(s *float32, at int)
@@ -3150,7 +3030,7 @@ TEXT ·latticeSums4x8For4SIMD(SB), NOSPLIT, $96-16
 	MOVD s+0(FP), R4
 	MOVD at+8(FP), R3
 	ADD R4, R3, R3
-	ADD $4096, R4, R2
+	ADD $0x1100, R4, R2
 	MOVD $8, R1
 	MOVD $oddLevels<>(SB), R0
 	FLDPQ (R0), (F26, F25)
@@ -3538,31 +3418,31 @@ latticeSums4x8For4SIMDLoop:
 	WORD $0x4e3bd610 // fadd v16.4s, v16.4s, v27.4s
 	WORD $0x4e3dd5ef // fadd v15.4s, v15.4s, v29.4s
 	ADD $16, R3, R3
-	ADD $128, R2, R2
+	ADD $160, R2, R2
 	SUBS $1, R1, R1
 	BNE latticeSums4x8For4SIMDLoop
 	FMOVQ slot0-16(SP), F0
-	FMOVQ F0, 5376(R4)
+	FMOVQ F0, 5888(R4)
 	FMOVQ slot2-48(SP), F0
-	FMOVQ F0, 5392(R4)
+	FMOVQ F0, 5904(R4)
 	FMOVQ slot1-32(SP), F0
-	FMOVQ F0, 5504(R4)
+	FMOVQ F0, 6016(R4)
 	FMOVQ slot4-80(SP), F0
-	FMOVQ F0, 5520(R4)
+	FMOVQ F0, 6032(R4)
 	FMOVQ slot3-64(SP), F0
-	FMOVQ F0, 5408(R4)
-	FMOVQ F24, 5424(R4)
+	FMOVQ F0, 5920(R4)
+	FMOVQ F24, 5936(R4)
 	FMOVQ slot5-96(SP), F0
-	FMOVQ F0, 5536(R4)
-	FMOVQ F23, 5552(R4)
-	FMOVQ F22, 5440(R4)
-	FMOVQ F21, 5456(R4)
-	FMOVQ F20, 5568(R4)
-	FMOVQ F19, 5584(R4)
-	FMOVQ F18, 5472(R4)
-	FMOVQ F17, 5488(R4)
-	FMOVQ F16, 5600(R4)
-	FMOVQ F15, 5616(R4)
+	FMOVQ F0, 6048(R4)
+	FMOVQ F23, 6064(R4)
+	FMOVQ F22, 5952(R4)
+	FMOVQ F21, 5968(R4)
+	FMOVQ F20, 6080(R4)
+	FMOVQ F19, 6096(R4)
+	FMOVQ F18, 5984(R4)
+	FMOVQ F17, 6000(R4)
+	FMOVQ F16, 6112(R4)
+	FMOVQ F15, 6128(R4)
 	RET
 
 // func latticeSums4x8For3SIMD(s *float32, at int)
@@ -3575,7 +3455,7 @@ TEXT ·latticeSums4x8For3SIMD(SB), NOSPLIT, $0-16
 	MOVD s+0(FP), R4
 	MOVD at+8(FP), R3
 	ADD R4, R3, R3
-	ADD $4096, R4, R2
+	ADD $0x1100, R4, R2
 	MOVD $8, R1
 	MOVD $oddLevels<>(SB), R0
 	FLDPQ (R0), (F26, F25)
@@ -3842,21 +3722,21 @@ latticeSums4x8For3SIMDLoop:
 	WORD $0x4e3bd5ce // fadd v14.4s, v14.4s, v27.4s
 	WORD $0x4e3cd5ad // fadd v13.4s, v13.4s, v28.4s
 	ADD $16, R3, R3
-	ADD $128, R2, R2
+	ADD $160, R2, R2
 	SUBS $1, R1, R1
 	BNE latticeSums4x8For3SIMDLoop
-	FMOVQ F24, 5376(R4)
-	FMOVQ F23, 5392(R4)
-	FMOVQ F22, 5504(R4)
-	FMOVQ F21, 5520(R4)
-	FMOVQ F20, 5408(R4)
-	FMOVQ F19, 5424(R4)
-	FMOVQ F18, 5536(R4)
-	FMOVQ F17, 5552(R4)
-	FMOVQ F16, 5440(R4)
-	FMOVQ F15, 5456(R4)
-	FMOVQ F14, 5568(R4)
-	FMOVQ F13, 5584(R4)
+	FMOVQ F24, 5888(R4)
+	FMOVQ F23, 5904(R4)
+	FMOVQ F22, 6016(R4)
+	FMOVQ F21, 6032(R4)
+	FMOVQ F20, 5920(R4)
+	FMOVQ F19, 5936(R4)
+	FMOVQ F18, 6048(R4)
+	FMOVQ F17, 6064(R4)
+	FMOVQ F16, 5952(R4)
+	FMOVQ F15, 5968(R4)
+	FMOVQ F14, 6080(R4)
+	FMOVQ F13, 6096(R4)
 	RET
 
 // func splitRankSIMD(s *float32, n int)

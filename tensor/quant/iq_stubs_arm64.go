@@ -31,19 +31,19 @@ func latticeCandidatesSIMD(s *float32, numerators *float32, vectors int, ref flo
 // under the first candidates.
 //
 //go:noescape
-func latticeSettle8x4SIMD(s *float32, at int, trials int, dir *uint32, lists *uint16)
+func latticeSettle8x4SIMD(s *float32, at int, trials int, dir *uint32, lists *uint16, rows *uint32)
 
 // latticeSettle8x2SIMD finds the keys of the entries for the runs of the group at byte at
 // under the first candidates.
 //
 //go:noescape
-func latticeSettle8x2SIMD(s *float32, at int, trials int, dir *uint32, lists *uint16)
+func latticeSettle8x2SIMD(s *float32, at int, trials int, dir *uint32, lists *uint16, rows *uint32)
 
 // latticeSettle4x8SIMD finds the keys of the entries for the runs of the group at byte at
 // under the first candidates.
 //
 //go:noescape
-func latticeSettle4x8SIMD(s *float32, at int, trials int, dir *uint32, lists *uint16)
+func latticeSettle4x8SIMD(s *float32, at int, trials int, dir *uint32, lists *uint16, rows *uint32)
 
 // latticeSums8x4For2SIMD gives the sums of fitted under the keys of 8 candidates a vector for
 // the group at byte at.
@@ -103,7 +103,7 @@ func splitScan16SIMD(s *float32)
 func splitKeysSIMD(s *float32, runs int)
 
 // nearestRunSIMD is nearestEntry for a run of 8 with three levels, which are scaled already.
-// It gives the place in list of the key, which lies as laneLists say.
+// It gives the place in list of the key, which lies as nearLanes lays it.
 //
 //go:noescape
 func nearestRunSIMD(list *uint16, groups int, x *float32, w *float32, levels *[4]float32) int

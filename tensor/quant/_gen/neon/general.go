@@ -41,6 +41,8 @@ var (
 	lslWW  = plain("LSLW {s1}, {s0}, {d0}")
 	lsrW   = plain("LSRW ${i}, {s0}, {d0}")
 	zero8  = plain("MOVBU {s0}, {d0}")
+	zero16 = plain("MOVHU {s0}, {d0}")
+	mvnW   = plain("MVNW {s0}, {d0}")
 	rbitW  = plain("RBITW {s0}, {d0}")
 	clzW   = plain("CLZW {s0}, {d0}")
 	scaled = [9]*op{1: plain("ADD {s1}, {s0}, {d0}"), 2: plain("ADD {s1}<<1, {s0}, {d0}"), 4: plain("ADD {s1}<<2, {s0}, {d0}"), 8: plain("ADD {s1}<<3, {s0}, {d0}")}
@@ -57,6 +59,8 @@ var (
 
 	load64     = plain("MOVD {i}({s0}), {d0}")
 	load32     = plain("MOVWU {i}({s0}), {d0}")
+	load16     = plain("MOVHU {i}({s0}), {d0}")
+	load8      = plain("MOVBU {i}({s0}), {d0}")
 	load64Arg  = plain("MOVD {t}+{i}(FP), {d0}")
 	load32Arg  = plain("MOVWU {t}+{i}(FP), {d0}")
 	loadFArg   = plain("FMOVS {t}+{i}(FP), F{d0}")
@@ -75,7 +79,7 @@ var (
 	store64Arg = effect("MOVD {s0}, {t}+{i}(FP)")
 	storeQ     = effect("FMOVQ F{s1}, {i}({s0})")
 	storePair  = effect("FSTPQ (F{s1}, F{s2}), {i}({s0})")
-	conditions = map[string]*op{"JZ": branch("BEQ {t}"), "JE": branch("BEQ {t}"), "JNZ": branch("BNE {t}"), "JNE": branch("BNE {t}"), "JBE": branch("BLS {t}"), "JAE": branch("BHS {t}"), "JB": branch("BLO {t}"), "JA": branch("BHI {t}"), "JLE": branch("BLE {t}"), "JL": branch("BLT {t}"), "JGE": branch("BGE {t}"), "JG": branch("BGT {t}")}
+	conditions = map[string]*op{"JZ": branch("BEQ {t}"), "JE": branch("BEQ {t}"), "JNZ": branch("BNE {t}"), "JNE": branch("BNE {t}"), "JBE": branch("BLS {t}"), "JAE": branch("BHS {t}"), "JB": branch("BLO {t}"), "JA": branch("BHI {t}"), "JLE": branch("BLE {t}"), "JL": branch("BLT {t}"), "JLT": branch("BLT {t}"), "JGE": branch("BGE {t}"), "JG": branch("BGT {t}")}
 )
 
 // flags is what the conditional jump that follows looks at: a register that may
@@ -93,10 +97,10 @@ var generals map[string]generalFunc
 
 func init() {
 	generals = map[string]generalFunc{
-		"MOVQ": move, "MOVL": move, "MOVW": move, "MOVB": move, "MOVBLZX": zeroExtend, "LEAQ": lea, "LEAL": lea, "VZEROUPPER": nothing,
+		"MOVQ": move, "MOVL": move, "MOVW": move, "MOVB": move, "MOVBLZX": zeroExtend, "MOVWLZX": zeroExtend, "LEAQ": lea, "LEAL": lea, "VZEROUPPER": nothing,
 		"ADDQ": arithmetic, "SUBQ": arithmetic, "DECQ": arithmetic, "INCQ": arithmetic, "XORQ": arithmetic, "SHLQ": arithmetic,
 		"ADDL": arithmetic, "SUBL": arithmetic, "DECL": arithmetic, "INCL": arithmetic, "ANDL": arithmetic, "ORL": arithmetic,
-		"XORL": arithmetic, "SHLL": arithmetic, "SHRL": arithmetic,
+		"XORL": arithmetic, "SHLL": arithmetic, "SHRL": arithmetic, "NOTL": complement,
 		"TESTQ": test, "TESTL": test, "CMPL": compare, "CMPQ": compare, "BSFL": lowestBit, "TZCNTL": lowestBit, "POPCNTL": countBits,
 		"RET": func(t *translator, in, next *ir.Instruction) { t.emit(inst{op: ret}) },
 		"JMP": func(t *translator, in, next *ir.Instruction) { t.emit(inst{op: jmp, text: target(in)}) },
@@ -254,7 +258,13 @@ func arithmetic(t *translator, in, next *ir.Instruction) {
 		v, isNumber = 1, true
 	}
 	if !isNumber {
-		s := t.gen(in.Operands[0])
+		var s temp
+		if name, at, ok := argument(in.Operands[0]); ok && in.Opcode[3:] == "Q" {
+			s = t.newTemp(general)
+			t.emit(inst{op: load64Arg, dst: []temp{s}, text: name, i: at})
+		} else {
+			s = t.gen(in.Operands[0])
+		}
 		o := withRegister[in.Opcode]
 		if t.isLanes(in.Operands[0]) {
 			o = or // of eight bytes; nothing else takes lanes
@@ -281,7 +291,22 @@ func arithmetic(t *translator, in, next *ir.Instruction) {
 }
 
 func zeroExtend(t *translator, in, next *ir.Instruction) {
-	t.emit(inst{op: zero8, dst: []temp{t.gen(in.Operands[1])}, src: []temp{t.gen(in.Operands[0])}})
+	from, d := in.Operands[0], []temp{t.gen(in.Operands[1])}
+	k := 0
+	if in.Opcode == "MOVWLZX" {
+		k = 1
+	}
+	if isGen(from) {
+		t.emit(inst{op: [...]*op{zero8, zero16}[k], dst: d, src: []temp{t.gen(from)}})
+		return
+	}
+	base, disp := t.address(from)
+	t.emit(inst{op: [...]*op{load8, load16}[k], dst: d, src: []temp{base}, i: disp})
+}
+
+func complement(t *translator, in, next *ir.Instruction) {
+	d := t.gen(in.Operands[0])
+	t.emit(inst{op: mvnW, dst: []temp{d}, src: []temp{d}})
 }
 
 func test(t *translator, in, next *ir.Instruction) {
