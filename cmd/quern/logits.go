@@ -157,15 +157,9 @@ func (e *logitsWriter) eval(w io.Writer) error {
 	for i := range want {
 		want[i] = i
 	}
-	buf := make([]byte, 4*e.vocab)
+	buf := make([]byte, 0, 4*e.vocab)
 	return e.session.Eval(e.c.Context, e.ids, want, func(i int, logits []float32) error {
-		for j, v := range logits {
-			b := math.Float32bits(v)
-			if v != v {
-				b = 0x7fc00000 // the sign of a NaN depends on the machine
-			}
-			buf[4*j], buf[4*j+1], buf[4*j+2], buf[4*j+3] = byte(b), byte(b>>8), byte(b>>16), byte(b>>24)
-		}
+		buf = infer.AppendLogits(buf[:0], logits)
 		e.hash.Write(buf)
 		if i == len(e.ids)-1 {
 			e.last = append(e.last[:0], logits...)

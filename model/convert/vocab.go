@@ -78,6 +78,16 @@ func paths(ctx context.Context, m *model.Model) []string {
 	return out
 }
 
+// OpenTokenizer opens the encoder of a checkpoint's tokenizer.json, which works as
+// the library does that the model was trained with. Without such a file the error
+// is tokenizer.ErrUnsupported.
+func OpenTokenizer(ctx context.Context, m *model.Model) (*tokenizer.Source, error) {
+	if m.Form != model.HF {
+		return nil, fmt.Errorf("%w: %s is in %s form", model.ErrForm, m.Name, m.Form)
+	}
+	return tokenizer.OpenSource(ctx, m.Files, tokenizerConfig(m.Config))
+}
+
 // tokenizerConfig picks what the tokenizer wants to know. Special ids come from
 // the file as it stands; the vocabulary's size may have been filled in by the
 // class or changed by a step.

@@ -2,6 +2,7 @@ package generate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	infer "quern/runtime"
@@ -30,6 +31,9 @@ func Loop(ids []int32) int {
 	}
 	return 0
 }
+
+// ErrShort marks a text that has too few prompts.
+var ErrShort = errors.New("the text is too short")
 
 // LoopOptions steer TestLoops. The zero value is right for most.
 type LoopOptions struct {
@@ -84,7 +88,7 @@ func TestLoops(ctx context.Context, m infer.Model, text string, opt LoopOptions)
 		return nil, err
 	}
 	if len(ids) < opt.Prompt+opt.Answers-1 {
-		return nil, fmt.Errorf("a text of %d tokens has no %d prompts of %d; give more text", len(ids), opt.Answers, opt.Prompt)
+		return nil, fmt.Errorf("%w: %d tokens have no %d prompts of %d; give more text", ErrShort, len(ids), opt.Answers, opt.Prompt)
 	}
 	out := &Loops{}
 	for i := range opt.Answers {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -34,81 +35,94 @@ func Open(ctx context.Context, path string) (infer.Model, error) {
 	if st.IsDir() {
 		return openFolder(ctx, path)
 	}
-	f, err := mapped.Open(path)
+	dir := filepath.Dir(path)
+	return FromBlob(ctx, filepath.Base(path), func(_ context.Context, name string) (tensor.Blob, error) {
+		return mapped.Open(filepath.Join(dir, name))
+	})
+}
+
+// FromBlob opens a file as Open does that open finds by name, as it finds the
+// other shards of a split GGUF file. Blobs that can be closed are closed with the
+// model.
+func FromBlob(ctx context.Context, name string, open gguf.Opener) (infer.Model, error) {
+	f, err := open(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	head := make([]byte, min(f.Size(), 9))
 	if err := f.ReadAt(ctx, head, 0); err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(err, closeBlob(f))
 	}
 	if bytes.HasPrefix(head, []byte("KMCU")) {
-		return openKMCU(ctx, path, f)
+		return openKMCU(ctx, name, f)
 	}
 	if cact.IsCact(head) {
-		return openCact(ctx, path, f)
+		return openCact(ctx, name, f)
 	}
 	if len(head) == 9 && head[8] == '{' {
-		return openCheckpoint(ctx, path, f)
+		return openCheckpoint(ctx, name, f)
 	}
 	// What is none of the formats gets the GGUF reader's error, which tells
 	// other kinds of files apart.
-	if err := f.Close(); err != nil {
+	if err := closeBlob(f); err != nil {
 		return nil, err
 	}
-	return openGGUF(ctx, path)
+	return openGGUF(ctx, name, open)
 }
 
-func openKMCU(ctx context.Context, path string, f *mapped.File) (infer.Model, error) {
-	k, err := kmcu.Open(ctx, filepath.Base(path), f, kmcu.Options{})
+func closeBlob(b tensor.Blob) error {
+	if c, ok := b.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+func openKMCU(ctx context.Context, name string, f tensor.Blob) (infer.Model, error) {
+	k, err := kmcu.Open(ctx, name, f, kmcu.Options{})
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(err, closeBlob(f))
 	}
 	m, err := transformer.FromKMCU(ctx, k)
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(err, closeBlob(f))
 	}
-	m.Closers = append(m.Closers, f.Close)
+	m.Closers = append(m.Closers, func() error { return closeBlob(f) })
 	return m, nil
 }
 
-func openCact(ctx context.Context, path string, f *mapped.File) (infer.Model, error) {
-	a, err := cact.Open(ctx, filepath.Base(path), f, cact.Options{})
+func openCact(ctx context.Context, name string, f tensor.Blob) (infer.Model, error) {
+	a, err := cact.Open(ctx, name, f, cact.Options{})
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(err, closeBlob(f))
 	}
 	m, err := needle.FromArchive(ctx, a)
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(err, closeBlob(f))
 	}
-	m.Closers = append(m.Closers, f.Close)
+	m.Closers = append(m.Closers, func() error { return closeBlob(f) })
 	return m, nil
 }
 
 // openCheckpoint opens a Needle checkpoint, the only safetensors file that is a whole
 // model.
-func openCheckpoint(ctx context.Context, path string, f *mapped.File) (infer.Model, error) {
-	c, err := checkpoint.LoadSafetensors(ctx, filepath.Base(path), f, safetensors.Options{})
+func openCheckpoint(ctx context.Context, name string, f tensor.Blob) (infer.Model, error) {
+	c, err := checkpoint.LoadSafetensors(ctx, name, f, safetensors.Options{})
 	if err == nil && c == nil {
-		err = fmt.Errorf("%s: %w: weights without their config; open the folder they are in", path, infer.ErrModel)
+		err = fmt.Errorf("%s: %w: weights without their config; open the folder they are in", name, infer.ErrModel)
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(err, closeBlob(f))
 	}
 	m, err := needle.FromCheckpoint(ctx, c)
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(err, closeBlob(f))
 	}
-	m.Closers = append(m.Closers, f.Close)
+	m.Closers = append(m.Closers, func() error { return closeBlob(f) })
 	return m, nil
 }
 
-func openGGUF(ctx context.Context, path string) (infer.Model, error) {
-	dir := filepath.Dir(path)
-	open := func(_ context.Context, name string) (tensor.Blob, error) {
-		return mapped.Open(filepath.Join(dir, name))
-	}
-	g, set, err := model.LoadGGUF(ctx, filepath.Base(path), open, gguf.Options{})
+func openGGUF(ctx context.Context, name string, open gguf.Opener) (infer.Model, error) {
+	g, set, err := model.LoadGGUF(ctx, name, open, gguf.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -140,21 +154,39 @@ func Tokenizer(ctx context.Context, path string) (_ infer.Tokenizer, err error) 
 	if err != nil {
 		return nil, err
 	}
-	if !st.IsDir() {
-		f, err := mapped.Open(path)
+	if st.IsDir() {
+		m, err := openFolder(ctx, path)
 		if err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, f.Close()) }()
-		if g, gerr := gguf.Open(ctx, filepath.Base(path), f, gguf.Options{Partial: true}); gerr == nil {
-			v, err := tokenizer.FromGGUF(g.Meta)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", path, err)
-			}
-			return tokenizer.New(v)
-		}
+		defer func() { err = errors.Join(err, m.Close()) }()
+		return m.Tokenizer()
 	}
-	m, err := Open(ctx, path)
+	dir := filepath.Dir(path)
+	return TokenizerFromBlob(ctx, filepath.Base(path), func(_ context.Context, name string) (tensor.Blob, error) {
+		return mapped.Open(filepath.Join(dir, name))
+	})
+}
+
+// TokenizerFromBlob opens the tokenizer alone of a file that open finds by name.
+// Of a GGUF file only the header is read, and the runtime need not know the model.
+func TokenizerFromBlob(ctx context.Context, name string, open gguf.Opener) (_ infer.Tokenizer, err error) {
+	f, err := open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, closeBlob(f)) }()
+	if g, gerr := gguf.Open(ctx, name, f, gguf.Options{Partial: true}); gerr == nil {
+		v, err := tokenizer.FromGGUF(g.Meta)
+		if errors.Is(err, tokenizer.ErrNoTokenizer) {
+			return nil, fmt.Errorf("%s: %w", name, infer.ErrNoTokenizer)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		return tokenizer.New(v)
+	}
+	m, err := FromBlob(ctx, name, open)
 	if err != nil {
 		return nil, err
 	}
