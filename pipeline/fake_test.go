@@ -45,6 +45,7 @@ type world struct {
 	local   []string
 	stages  []pipeline.PlacedStage
 	outputs []pipeline.PlacedEmitter
+	gates   []pipeline.PlacedGate
 	said    []pipeline.Event
 	saidMu  sync.Mutex
 }
@@ -120,7 +121,7 @@ func (w *world) want(e emitter) []byte {
 }
 
 func (w *world) project() *pipeline.Project {
-	p := &pipeline.Project{Name: "world", Recipe: []byte("{}"), Stages: w.stages, Emitters: w.outputs}
+	p := &pipeline.Project{Name: "world", Recipe: []byte("{}"), Stages: w.stages, Emitters: w.outputs, Gates: w.gates}
 	if p.Emitters == nil {
 		p.Emitters = []pipeline.PlacedEmitter{{Emitter: emitter{file: "out.bin", header: "head"}, Where: "r.yaml:5:3"}}
 	}

@@ -15,18 +15,68 @@ type Gate interface {
 	Check(ctx context.Context, in GateInput) ([]GateResult, error)
 }
 
+// GatePlanner is a Gate that can tell beforehand, by the sources alone, that it
+// asks for what cannot be done.
+type GatePlanner interface {
+	Gate
+	Plan(sources []*Source) error
+}
+
 // PlacedGate is a gate with the recipe position that errors name.
 type PlacedGate struct {
 	Gate  Gate
 	Where string
+	// Output is the file of the emitter that the gate is for, empty for all.
+	Output string
 }
 
 // GateInput is what a gate may look at.
 type GateInput struct {
-	Layout    *Layout
-	File      tensor.Blob  // the bytes as written
+	Layout *Layout
+	File   tensor.Blob // the bytes as written
+	// Output is what the recipe calls the file. It is not Layout.File where that is
+	// one of several shards.
+	Output string
+	// Set are all files of the output as written, in order; Layout and File are
+	// those of number Part.
+	Set       []WrittenFile
+	Part      int
 	Reference *model.Model // before the first lossy stage
-	Jobs      int
+	Sources   []*Source
+	// Memo is shared by all gates of a build.
+	Memo   *Memo
+	Jobs   int
+	Memory int64
+	Events Events
+}
+
+// WrittenFile is a file of an output before it has its name.
+type WrittenFile struct {
+	Name string // as in Layout.File
+	Blob tensor.Blob
+}
+
+// Memo keeps what several gates of a build find out, so that a model is not run
+// over the same text twice. It is for one goroutine.
+type Memo struct{ known map[string]any }
+
+// Do gives what is known under a key, else what make makes. Errors are not kept.
+func (m *Memo) Do(key string, make func() (any, error)) (any, error) {
+	if m == nil {
+		return make()
+	}
+	if v, ok := m.known[key]; ok {
+		return v, nil
+	}
+	v, err := make()
+	if err != nil {
+		return nil, err
+	}
+	if m.known == nil {
+		m.known = map[string]any{}
+	}
+	m.known[key] = v
+	return v, nil
 }
 
 // GateResult is one comparison of a gate.
@@ -37,6 +87,10 @@ type GateResult struct {
 	Value  float64 `json:"value"`
 	Limit  float64 `json:"limit"`
 	Pass   bool    `json:"pass"`
+	// NotComparable says that the file and what it is held against were measured
+	// in ways that cannot be compared, so that Value means nothing. Such a gate is
+	// not passed.
+	NotComparable bool `json:"not_comparable,omitempty"`
 	// Text says the result in words, by how much it failed included.
 	Text string `json:"text"`
 }

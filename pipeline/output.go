@@ -333,32 +333,6 @@ func sameFile(ctx context.Context, path string, size int64) (digest.Digest, bool
 	return sum, err == nil
 }
 
-// blob gives the bytes as written, before or after the final name.
-func (o *output) blob() tensor.Blob {
-	if o.file != nil {
-		return tensor.ReaderAtBlob(o.path, o.file, o.layout.Size)
-	}
-	return &lazyFile{path: o.path, size: o.layout.Size}
-}
-
-// lazyFile opens the final file for each read: gates read little of a file that
-// was not written now.
-type lazyFile struct {
-	path string
-	size int64
-}
-
-func (l *lazyFile) Size() int64 { return l.size }
-
-func (l *lazyFile) ReadAt(ctx context.Context, p []byte, off int64) error {
-	f, err := tensor.OpenFile(l.path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.ReadAt(ctx, p, off)
-}
-
 func (o *output) abort() {
 	if o.file != nil {
 		o.file.Abort()

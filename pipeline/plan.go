@@ -39,6 +39,8 @@ type PlacedStage struct {
 type PlacedEmitter struct {
 	Emitter Emitter
 	Where   string
+	// File is what the recipe calls the output.
+	File string
 }
 
 // Lossy marks a stage after which values are no longer those of the source up
@@ -56,7 +58,8 @@ type Plan struct {
 	Reference *model.Model
 	Layouts   []*Layout
 
-	opt PlanOptions
+	emitters []int // which emitter made each layout
+	opt      PlanOptions
 }
 
 // NewPlan opens the sources and plans everything, side products included. Close
@@ -129,7 +132,7 @@ func (p *Plan) link(ctx context.Context) error {
 	if p.Reference == nil {
 		p.Reference = m
 	}
-	for _, em := range p.Project.Emitters {
+	for i, em := range p.Project.Emitters {
 		ls, err := p.layouts(ctx, em.Emitter, m)
 		if err != nil {
 			return fmt.Errorf("%s: %w", em.Where, planFault(ctx, err))
@@ -144,6 +147,24 @@ func (p *Plan) link(ctx context.Context) error {
 			}
 		}
 		p.Layouts = append(p.Layouts, ls...)
+		for range ls {
+			p.emitters = append(p.emitters, i)
+		}
+	}
+	return p.planGates(ctx)
+}
+
+// planGates asks the gates whether they could be checked, before anything is
+// written.
+func (p *Plan) planGates(ctx context.Context) error {
+	for _, g := range p.Project.Gates {
+		gp, ok := g.Gate.(GatePlanner)
+		if !ok {
+			continue
+		}
+		if err := gp.Plan(p.Sources); err != nil {
+			return fmt.Errorf("%s: gate %s: %w", g.Where, g.Gate.Name(), planFault(ctx, err))
+		}
 	}
 	return nil
 }
