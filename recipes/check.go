@@ -65,6 +65,7 @@ func checkCQ(c *checker, q *Quantize, n *node, path string) {
 // checkRecipe looks at what the parts say of one another.
 func (c *checker) checkRecipe(r *Recipe, n *node) {
 	c.checkOutputs(r.Outputs)
+	c.checkGates(r)
 	c.checkRefs(r, n)
 	c.checkConvert(r)
 }

@@ -352,7 +352,7 @@ func (c *checker) gates(r *Recipe, n *node) {
 			continue
 		}
 		if v := c.object(m.val, join(path, m.key), obj); v != nil {
-			r.Gates = append(r.Gates, Gate{Kind: m.key, Params: reflect.ValueOf(v).Elem().Interface(), Pos: m.pos})
+			r.Gates = append(r.Gates, Gate{Kind: m.key, Params: reflect.ValueOf(v).Elem().Interface(), Pos: m.pos, index: i})
 		}
 	}
 }

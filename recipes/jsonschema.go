@@ -194,6 +194,11 @@ func (f *field) scalarSchema(owner string) props {
 		return limits(props{{"type", "integer"}})
 	case kindNumber:
 		return limits(props{{"type", "number"}})
+	case kindShare:
+		return props{{"anyOf", []any{
+			props{{"type", "number"}, {"minimum", 0}, {"exclusiveMaximum", 1}},
+			text(sharePattern.String()),
+		}}}
 	case kindBool:
 		return props{{"type", "boolean"}}
 	case kindSize:

@@ -208,18 +208,3 @@ type Output struct {
 	Generation int64
 	Pos        Pos
 }
-
-// Gate is a condition that the written artifact must meet. Params is the
-// gate's own struct (TensorsGate) by value.
-type Gate struct {
-	Kind   string // tensors
-	Params any
-	Pos    Pos
-}
-
-// TensorsGate bounds the per-tensor errors of the artifact against its source.
-type TensorsGate struct {
-	MinSNRdB *float64
-	MaxAbs   *float64
-	MaxRMS   *float64
-}

@@ -16,8 +16,8 @@ const (
 	testOut  = "outputs:\n  - {format: gguf, file: x.gguf}\n"
 )
 
-// extended is the language with steps and gates that name sources and results,
-// which the ones so far do not.
+// extended is the language with steps and a gate that name sources and results
+// in all ways.
 func extended() *language {
 	type made struct {
 		Text   string
@@ -34,7 +34,7 @@ func extended() *language {
 		}}
 	}
 	lang.steps = append(lang.steps, mk("select", false), mk("assemble", true))
-	lang.gates = append(lang.gates, mk("perplexity", false))
+	lang.gates = append(lang.gates, mk("probe", false))
 	return lang
 }
 
@@ -52,8 +52,8 @@ func TestReferences(t *testing.T) {
 	head := "version: 1\nname: x\nsources:\n  base: {dir: m}\n  text: {file: t}\n  more: {file: u}\n"
 	steps := "steps:\n  - select: {id: keep, corpus: [text, more]}\n  - select: {tokens: keep}\n"
 	for _, x := range []struct{ name, text, want string }{
-		{"all used", head + steps + testOut + "gates:\n  - perplexity: {text: text, tokens: keep}\n", ""},
-		{"gate names a source", head + "steps:\n  - select: {text: more}\n" + testOut + "gates:\n  - perplexity: {text: text}\n", ""},
+		{"all used", head + steps + testOut + "gates:\n  - probe: {text: text, tokens: keep}\n", ""},
+		{"gate names a source", head + "steps:\n  - select: {text: more}\n" + testOut + "gates:\n  - probe: {text: text}\n", ""},
 		{"result may be a source", head + "steps:\n  - select: {text: more, tokens: text}\n" + testOut, ""},
 		{"unused", head + "steps:\n  - select: {text: text}\n" + testOut, "x:6:3: sources.more: unused source"},
 		{"misspelt source", head + "steps:\n  - select: {corpus: [txet, more]}\n" + testOut,
@@ -64,8 +64,8 @@ func TestReferences(t *testing.T) {
 			"comes later"},
 		{"id where a source is needed", head + "steps:\n  - select: {id: keep, corpus: [text, more]}\n  - select: {text: keep}\n" + testOut,
 			"x:9:20: steps.1.select.text: keep is the id of a step; a source is needed"},
-		{"unknown id", head + steps + testOut + "gates:\n  - perplexity: {tokens: kep}\n",
-			"gates.0.perplexity.tokens: nothing has the name \"kep\"; did you mean keep?"},
+		{"unknown id", head + steps + testOut + "gates:\n  - probe: {tokens: kep}\n",
+			"gates.0.probe.tokens: nothing has the name \"kep\"; did you mean keep?"},
 		{"no base", "version: 1\nname: x\nsources:\n  fine: {dir: m}\nsteps:\n  - select: {text: fine}\n" + testOut, "no source is called base"},
 		{"a step makes the model", "version: 1\nname: x\nsources:\n  fine: {dir: m}\nsteps:\n  - assemble: {text: fine}\n" + testOut, ""},
 	} {

@@ -35,6 +35,7 @@ const referenceValues = `
 - **Sizes** are whole numbers of bytes, or numbers with a unit: ` + "`B`, `KB`, `MB`, `GB`, `TB`" + ` are powers of 1000,
   ` + "`KiB`, `MiB`, `GiB`, `TiB`" + ` powers of 1024. Letter case counts. They must come to whole bytes: ` + "`1.5MiB`" + ` does.
 - **Whole numbers** are plain decimal digits.
+- **Shares** are percentages, ` + "`5 %`" + `, or numbers under 1, ` + "`0.05`" + `. A plain ` + "`1`" + ` is an error: it could mean either.
 - **Text** that looks like a number or a boolean is put in quotes.
 - **Regular expressions** are RE2 (Go), searched, not anchored. They have no look-around and no back-references.
 - **Paths** of sources are relative to the recipe's folder, with ` + "`/`" + ` between parts. Absolute ones work on one machine only.
@@ -142,6 +143,11 @@ func (f *field) valueDoc() string {
 		s = map[string]string{"sources": "mapping of names to sources", "steps": "list of steps", "outputs": "list of outputs", "gates": "list of gates"}[f.key]
 	case kindObject:
 		s = "items, see below"
+	case kindSource:
+		s = "the name of a source"
+		for i := range f.choices {
+			s = "`" + f.choices[len(f.choices)-1-i].name + "`, " + s
+		}
 	default:
 		s = f.kindWords()
 	}
@@ -152,6 +158,9 @@ func (f *field) valueDoc() string {
 		switch {
 		case f.min == f.max:
 			s += fmt.Sprintf(", %d", f.min)
+		case f.kind == kindShare && f.max > 1:
+		case f.kind == kindShare:
+			s += fmt.Sprintf(", %d to %d %%", 100*f.min, 100*f.max)
 		case f.kind == kindNumber:
 			s += fmt.Sprintf(", at least %d", f.min)
 		default:

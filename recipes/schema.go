@@ -15,6 +15,7 @@ const (
 	kindInt                         // a whole number
 	kindSize                        // bytes: 4096, 64KiB, 2MB
 	kindNumber                      // a decimal number
+	kindShare                       // a part of a whole: 5 % or 0.05
 	kindBool                        // true or false
 	kindChoice                      // one of field.choices
 	kindType                        // a ggml tensor type
@@ -26,7 +27,7 @@ const (
 	kindHF                          // org/name@revision
 	kindArtifact                    // a name in the store
 	kindSHA256                      // 64 hex digits
-	kindSource                      // the name of a source
+	kindSource                      // the name of a source, or a word of field.choices
 	kindResult                      // the id of an earlier step, or the name of a source
 	kindObject                      // field.object
 	kindPart                        // a part of the recipe with its own decoder
@@ -48,11 +49,12 @@ type field struct {
 	required bool
 	def      string
 	noDef    string
-	// min and max bound whole numbers, sizes and numbers, where limited is set.
+	// min and max bound whole numbers, sizes, numbers and shares, where limited is
+	// set; a share of 1 is the whole.
 	limited  bool
 	min, max int64
 	unit     string
-	choices  []choice // of kindChoice; of kindType the words it takes besides types
+	choices  []choice // of kindChoice; of kindType and kindSource the words they take besides
 	object   *object
 	doc      string
 	example  string // YAML text
@@ -221,6 +223,8 @@ func (f *field) kindWords() string {
 		return "a size such as 2MiB"
 	case kindNumber:
 		return "a number"
+	case kindShare:
+		return "a share such as 5 % or 0.05"
 	case kindBool:
 		return "true or false"
 	case kindChoice:
@@ -247,6 +251,9 @@ func (f *field) kindWords() string {
 	case kindSHA256:
 		return "64 hex digits"
 	case kindSource:
+		if f.choices != nil {
+			return words(f.choices) + " or the name of a source"
+		}
 		return "the name of a source"
 	case kindResult:
 		return "the id of a step or the name of a source"

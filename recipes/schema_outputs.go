@@ -59,24 +59,6 @@ func outputObjects() []*object {
 	return formats
 }
 
-func gateObjects() []*object {
-	return []*object{{
-		name:    "tensors",
-		doc:     "Bounds the error of every tensor of the written file against its source, after the declared changes.",
-		example: "tensors: {min-snr-db: 18}",
-		new:     func() any { return new(TensorsGate) },
-		anyOf:   [][]string{{"min-snr-db", "max-abs", "max-rms"}},
-		fields: []field{
-			{key: "min-snr-db", goName: "MinSNRdB", kind: kindNumber, unit: "dB", noDef: "no bound", example: "18",
-				doc: "The lowest signal-to-noise ratio."},
-			{key: "max-abs", goName: "MaxAbs", kind: kindNumber, limited: true, min: 0, max: 1 << 60, noDef: "no bound", example: "0.05",
-				doc: "The largest absolute error of a value."},
-			{key: "max-rms", goName: "MaxRMS", kind: kindNumber, limited: true, min: 0, max: 1 << 60, noDef: "no bound", example: "0.002",
-				doc: "The largest root-mean-square error of a tensor."},
-		},
-	}}
-}
-
 // roles lists what a rule can name: groups first, then the roles of GGUF
 // tensors.
 func roles() []choice {

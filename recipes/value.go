@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -54,7 +55,7 @@ func (c *checker) value(n *node, path string, f *field, dst reflect.Value) {
 		c.errorf(n.pos, path, "%v", err)
 		return
 	}
-	if f.kind == kindSource || f.kind == kindResult {
+	if f.kind == kindResult || f.kind == kindSource && !slices.ContainsFunc(f.choices, func(c choice) bool { return c.name == v.(string) }) {
 		c.refs = append(c.refs, ref{n.pos, path, v.(string), f.kind, c.step})
 	}
 	x := reflect.ValueOf(v)
@@ -88,6 +89,8 @@ func (f *field) parse(n *node) (any, error) {
 			return nil, err
 		}
 		return v, f.inRange(new(big.Rat).SetFloat64(v), n.text)
+	case kindShare:
+		return f.parseShare(n)
 	case kindBool:
 		if n.tag != "!!bool" {
 			return nil, fmt.Errorf("must be true or false, not %s", n.what())
@@ -286,6 +289,32 @@ func parseNumber(n *node) (float64, error) {
 	v, err := strconv.ParseFloat(n.text, 64)
 	if err != nil || math.IsInf(v, 0) {
 		return 0, fmt.Errorf("%s is out of range", quote(n.text))
+	}
+	return v, nil
+}
+
+var sharePattern = regexp.MustCompile(`^([0-9]{1,9}(\.[0-9]{0,18})?|\.[0-9]{1,18}) ?%$`)
+
+// parseShare reads a percentage, or a number under 1. A plain 1 could mean the
+// whole or a hundredth of it.
+func (f *field) parseShare(n *node) (float64, error) {
+	var v float64
+	var err error
+	if m := sharePattern.FindStringSubmatch(n.text); m != nil && n.tag == "!!str" {
+		// The decimal exponent keeps 7 % the number that 0.07 is.
+		v, err = strconv.ParseFloat(m[1]+"e-2", 64)
+	} else if v, err = parseNumber(n); err != nil {
+		return 0, fmt.Errorf("must be %s, not %s", f.kindWords(), n.what())
+	} else if v >= 1 {
+		return 0, fmt.Errorf("is %s: write %s %% or a number under 1", n.text, n.text)
+	}
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%s is out of range", quote(n.text))
+	case v < float64(f.min) && f.limited:
+		return 0, fmt.Errorf("is %s, at least %d %% is needed", n.text, 100*f.min)
+	case v > float64(f.max) && f.limited:
+		return 0, fmt.Errorf("is %s, at most %d %% is allowed", n.text, 100*f.max)
 	}
 	return v, nil
 }

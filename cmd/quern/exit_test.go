@@ -79,6 +79,18 @@ func TestExitCodes(t *testing.T) {
 		{name: "NaN for KMCU", recipe: "outputs:\n  - {format: kmcu, file: r.kmcu}\n", spoil: nan, code: exitSource, plans: true, words: []string{"r.kmcu", "not a number"}},
 		{name: "failed gate", recipe: q8 + "gates:\n  - tensors: {min-snr-db: 200}\n", code: exitVerify, plans: true,
 			words: []string{"r.yaml:10:5", "SNR", "200", "nothing was published"}},
+		{name: "failed gate that runs the model", recipe: scored + "max: 1.5}\n", spoil: story, code: exitVerify, plans: true,
+			words: []string{"r.yaml:11:5", "perplexity of r.gguf is ", " +/- ", " beyond the limit of 1.5", "nothing was published"}},
+		{name: "scores that cannot be compared", recipe: strings.Replace(scored, "  text:", "  kept: {file: kept.json}\n  text:", 1) + "baseline: kept, max-increase: 1 %}\n",
+			spoil: func(b *bench) {
+				story(b)
+				b.write("kept.json", `{"context": 16, "chunks": 9, "tokens": 90, "bos": true, "act": "exact", "bytes": 100, "perplexity": 5, "standard_error": 1, "bits_per_byte": 1}`)
+			}, code: exitVerify, plans: true, words: []string{"r.yaml:12:5", "not comparable", "baseline kept", "chunks"}},
+		{name: "text of a gate too short", recipe: scored + "max: 9}\n", spoil: func(b *bench) { b.write("text.txt", "Once.\n") }, code: exitUsage,
+			words: []string{"r.yaml:11:5", "source text", "too short"}},
+		{name: "text of a gate missing", recipe: scored + "max: 9}\n", code: exitSource, words: []string{"source text", "text.txt"}},
+		{name: "baseline that is no model", recipe: scored + "max: 9}\n  - kl-divergence: {text: text, context: 16, baseline: text, max: 1}\n", spoil: story, code: exitUsage,
+			words: []string{"r.yaml:12:5", "source text is no model"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)

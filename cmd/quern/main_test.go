@@ -186,6 +186,14 @@ func (b *bench) recipe(text string) string {
 
 const q8 = "steps:\n  - quantize: {type: Q8_0, fallback: F16}\noutputs:\n  - {format: gguf, file: r.gguf}\n"
 
+// scored is q8 with a gate that runs the model over text.txt, up to its limit.
+const scored = "  text: {file: text.txt}\n" + q8 + "gates:\n  - perplexity: {text: text, context: 16, "
+
+// story is a text for it.
+func story(b *bench) {
+	b.write("text.txt", strings.Repeat("Once upon a time there was a little dog who liked to play in the park with a red ball. ", 3))
+}
+
 // patch changes a file of the bench.
 func (b *bench) patch(name string, change func([]byte) []byte) {
 	b.t.Helper()

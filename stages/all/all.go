@@ -51,14 +51,14 @@ func Project(r *recipes.Recipe, env source.Env) (*pipeline.Project, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w: %w", o.Pos, pipeline.ErrRecipe, err)
 		}
-		p.Emitters = append(p.Emitters, pipeline.PlacedEmitter{Emitter: em, Where: o.Pos.String()})
+		p.Emitters = append(p.Emitters, pipeline.PlacedEmitter{Emitter: em, Where: o.Pos.String(), File: o.File})
 	}
 	for _, g := range r.Gates {
 		gate, err := gate(g)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s: %w: %w", g.Pos, g.Kind, pipeline.ErrRecipe, err)
 		}
-		p.Gates = append(p.Gates, pipeline.PlacedGate{Gate: gate, Where: g.Pos.String()})
+		p.Gates = append(p.Gates, pipeline.PlacedGate{Gate: gate, Where: g.Pos.String(), Output: g.Output()})
 	}
 	return p, nil
 }
@@ -120,6 +120,20 @@ func gate(g recipes.Gate) (pipeline.Gate, error) {
 	switch p := g.Params.(type) {
 	case recipes.TensorsGate:
 		return gates.NewTensors(p), nil
+	case recipes.PerplexityGate:
+		return gates.NewPerplexity(p), nil
+	case recipes.BitsPerByteGate:
+		return gates.NewBitsPerByte(p), nil
+	case recipes.DivergenceGate:
+		return gates.NewDivergence(p), nil
+	case recipes.TokensGate:
+		return gates.NewTokens(p), nil
+	case recipes.LogitsGate:
+		return gates.NewLogits(p), nil
+	case recipes.LoopsGate:
+		return gates.NewLoops(p)
+	case recipes.TokenizerGate:
+		return gates.NewTokenizer(p), nil
 	}
 	return nil, errNone
 }
