@@ -204,6 +204,31 @@ func (g *grid) nearestEntry(key int, x, w []float32, scale float32, levels *[8]f
 	list := g.neighbours(key)
 	// Without a comparable distance ggml aborts; the first neighbour will do.
 	best, bestD := int(list[0]), float32(math.MaxFloat32)
+	if g.dim == 8 {
+		// Three codes and long lists: terms are made once.
+		var terms [8][4]float32
+		for i := range terms {
+			for c, l := range levels[:3] {
+				diff := float32(scale*l) - x[i]
+				terms[i][c] = float32(float32(w[i]*diff) * diff)
+			}
+		}
+		for _, e := range list {
+			c := (*[8]uint8)(g.codes[8*int(e):])
+			d2 := 0 + terms[0][c[0]&3]
+			d2 += terms[1][c[1]&3]
+			d2 += terms[2][c[2]&3]
+			d2 += terms[3][c[3]&3]
+			d2 += terms[4][c[4]&3]
+			d2 += terms[5][c[5]&3]
+			d2 += terms[6][c[6]&3]
+			d2 += terms[7][c[7]&3]
+			if d2 < bestD {
+				best, bestD = int(e), d2
+			}
+		}
+		return best
+	}
 	for _, e := range list {
 		var d2 float32
 		for i, c := range g.entry(int(e)) {
