@@ -3,12 +3,17 @@ package all_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"quern/formats/cact"
 	"quern/pipeline"
+	"quern/recipes"
+	"quern/stages/all"
+	"quern/stages/source"
 	"quern/tensor"
 )
 
@@ -174,6 +179,109 @@ func TestCactGeneration3(t *testing.T) {
 				t.Fatal(err)
 			}
 			sameArchive(t, got, want)
+		})
+	}
+}
+
+// cactRecipe writes a recipe with the checkpoint of generation 2 as its base.
+func cactRecipe(t *testing.T, steps, rest string) string {
+	t.Helper()
+	abs := func(parts ...string) string {
+		p, err := filepath.Abs(filepath.Join(append([]string{testdata}, parts...)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	text := "version: 1\nname: x\nsources:\n  base: {file: '" + abs("cact", "needle2-b.safetensors") + "'}\n  tokenizer: {file: '" + abs("models", "stories260k", "tokenizer.model") + "'}\n"
+	if steps != "" {
+		text += "steps:\n" + steps
+	}
+	file := filepath.Join(t.TempDir(), "x.yaml")
+	if err := os.WriteFile(file, []byte(text+"outputs:\n  - {format: cact, file: x.cact}\n"+rest), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestCactGate: the gate reads the written archive and compares it with the float
+// source; one made too strict fails.
+func TestCactGate(t *testing.T) {
+	_, res := build(t, cactRecipe(t, "", "gates:\n  - tensors: {min-snr-db: 18}\n"), pipeline.BuildOptions{})
+	if len(res.Gates) != 1 || !res.Gates[0].Pass || res.Gates[0].Value < 18 || res.Gates[0].Value > 22 {
+		t.Errorf("%+v", res.Gates)
+	}
+	r, err := recipes.ReadFile(cactRecipe(t, "  - quantize: {type: CQ2}\n", "gates:\n  - tensors: {min-snr-db: 18}\n"), recipes.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prj, err := all.Project(r, source.Env{Digests: digests})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pipeline.Build(context.Background(), prj, pipeline.BuildOptions{OutDir: t.TempDir()}); !errors.Is(err, pipeline.ErrGate) {
+		t.Errorf("at 2 bits: %v", err)
+	}
+}
+
+// TestCactKeys: each key of the recipe that says something of an archive, changed
+// alone, changes its digest.
+func TestCactKeys(t *testing.T) {
+	sums := map[string]string{}
+	for _, steps := range []string{
+		"", "  - quantize: {type: CQ3}\n", "  - quantize: {type: CQ2}\n", "  - quantize: {type: CQ1.58}\n", "  - quantize: {type: CQ4, group: 64}\n",
+		"  - quantize: {bits: 'default=4,embedding=2'}\n", "  - quantize: {bits: 'default=4,attn.q_proj=2'}\n", "  - quantize: {bits: 'default=4,engram1=2'}\n",
+	} {
+		_, res := build(t, cactRecipe(t, steps, ""), pipeline.BuildOptions{})
+		sum := res.Outputs[0].SHA256.Hex()
+		if other, ok := sums[sum]; ok {
+			t.Errorf("%q and %q give the same archive", steps, other)
+		}
+		sums[sum] = steps
+	}
+	_, res := build(t, cactRecipe(t, "  - quantize: {bits: 'default=4', group: 128}\n", ""), pipeline.BuildOptions{})
+	if steps, ok := sums[res.Outputs[0].SHA256.Hex()]; !ok || steps != "" {
+		t.Error("what is done without a quantize step is not 4 bits in groups of 128")
+	}
+}
+
+// TestCactRefuses: what cannot become an archive fails in the plan, and says why.
+func TestCactRefuses(t *testing.T) {
+	cactFile, err := filepath.Abs(filepath.Join(testdata, "cact", "needle2-a-w4.cact"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, steps, set, text string }{
+		{"other generation", "", "outputs.0.generation=3", "generation 3 is asked for"},
+		{"an archive again", "  - quantize: {type: CQ2}\n", "sources.base.file=" + cactFile, "quantized already"},
+		{"1 bit in generation 2", "  - quantize: {type: CQ1}\n", "", "1 bit"},
+		{"a type of GGUF", "  - quantize: {type: Q8_0}\n", "", "form"},
+		{"a misspelt name", "  - quantize: {bits: 'default=4,atn.=2'}\n", "", "atn."},
+		{"no default", "  - quantize: {bits: 'embedding=2'}\n", "", "default"},
+		{"too many layers", "  - layers: 3\n", "", "it has 2"},
+		{"half of generation 2", "  - width: 96\n", "", "generation 2"},
+		{"GGUF of it", "", "outputs=[{format: gguf, file: x.gguf}]", "form"},
+		{"tied", "  - tie-head: {force: true}\n", "", "form"},
+		{"padded", "  - pad: {vocab: 64}\n", "", "form"},
+		{"converted", "  - convert: {}\n", "", "form"},
+		{"KMCU of it", "", "outputs=[{format: kmcu, file: x.kmcu}]", "form"},
+		{"another model's tokenizer", "", "sources.tokenizer={dir: " + filepath.ToSlash(filepath.Join(testdata, "models", "stories260k")) + "}", "tokenizer"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var set []string
+			if c.set != "" {
+				set = append(set, c.set)
+			}
+			r, err := recipes.ReadFile(cactRecipe(t, c.steps, ""), recipes.Options{Set: set})
+			if err == nil {
+				var prj *pipeline.Project
+				if prj, err = all.Project(r, source.Env{Digests: digests}); err == nil {
+					_, err = pipeline.Build(context.Background(), prj, pipeline.BuildOptions{OutDir: t.TempDir()})
+				}
+			}
+			if err == nil || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("%v, want %q", err, c.text)
+			}
 		})
 	}
 }

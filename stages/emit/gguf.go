@@ -46,6 +46,9 @@ func (e *GGUF) Plan(ctx context.Context, in *model.Model) (*pipeline.Layout, err
 
 // PlanSet lays out the file or, where the output is split, its shards.
 func (e *GGUF) PlanSet(ctx context.Context, in *model.Model) ([]*pipeline.Layout, error) {
+	if in.Form != model.HF && in.Form != model.GGUF {
+		return nil, fmt.Errorf("%w: the model is in %s form; GGUF files are made from Hugging Face models and GGUF files", model.ErrForm, in.Form)
+	}
 	m := in
 	if m.Form == model.HF {
 		outType := e.out.OutType

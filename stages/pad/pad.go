@@ -38,6 +38,9 @@ func up(n, m int64) int64 {
 // Plan pads the tensors of the roles concerned and the numbers that describe
 // them.
 func (s *Stage) Plan(_ context.Context, in *model.Model) (*model.Model, error) {
+	if in.Form != model.HF && in.Form != model.GGUF {
+		return nil, fmt.Errorf("%w: the model is in %s form; axes are padded in Hugging Face and GGUF models", model.ErrForm, in.Form)
+	}
 	ts := append([]*tensor.Tensor(nil), in.Tensors...)
 	w := &work{in: in, ts: ts}
 	if s.p.FFN > 0 {

@@ -235,6 +235,9 @@ func (s *Stage) prepared(ctx context.Context, in *model.Model, sources []*pipeli
 		}
 		in = g
 	}
+	if in.Form == model.Needle || in.Form == model.Cact {
+		return nil, nil, fmt.Errorf("%w: the model is in %s form, which has types of its own: CQ4, CQ3, CQ2, CQ1.58 and CQ1, or bits", model.ErrForm, in.Form)
+	}
 	if in.Form != model.GGUF {
 		return nil, nil, fmt.Errorf("a %s model cannot be quantized again; start from its source", in.Form)
 	}

@@ -29,6 +29,9 @@ func (s *Stage) Name() string { return "tie-head" }
 
 // Plan drops the head. A model that is tied already stays as it is.
 func (s *Stage) Plan(_ context.Context, in *model.Model) (*model.Model, error) {
+	if in.Form != model.HF && in.Form != model.GGUF {
+		return nil, fmt.Errorf("%w: the model is in %s form; heads are tied in Hugging Face and GGUF models", model.ErrForm, in.Form)
+	}
 	head := in.ByRole(model.Output, -1, ".weight")
 	embd := in.ByRole(model.TokenEmbd, -1, ".weight")
 	if head == nil || embd == nil {
