@@ -37,7 +37,7 @@ func (g *Divergence) Check(ctx context.Context, in pipeline.GateInput) ([]pipeli
 		if err != nil {
 			return nil, err
 		}
-		base, err := openBaseline(ctx, in, g.p.Baseline)
+		base, err := openBaseline(ctx, in, g.p.Baseline, m)
 		if err != nil {
 			return nil, err
 		}

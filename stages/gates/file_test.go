@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,24 +51,29 @@ func flat(t testing.TB) string {
 // says. That of tiny-llama-hf puts no space before a text, which the GGUF file that
 // the real converter makes of it cannot say: exactly what the gate is for.
 func TestTokenizerOfJSON(t *testing.T) {
-	folder := func(name string) string {
-		files, err := testmodel.Build(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir := filepath.Join(t.TempDir(), name)
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		for name, b := range files {
-			if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return dir
+	files, err := testmodel.Build("tiny-llama-hf")
+	if err != nil {
+		t.Fatal(err)
 	}
-	bench{base: folder("tiny-qwen2")}.passes(t, "tokenizer: {}")
-	bench{base: folder("tiny-llama-hf")}.fails(t, "tokenizer: {}", "for 48 of 48 golden strings", `the first is "Hello world": [346 306 `)
+	dir := t.TempDir()
+	for name, b := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := bench{base: dir}
+	b.fails(t, "tokenizer: {}", "for 48 of 48 golden strings", `the first is "Hello world": [346 306 `)
+	const rule = `"normalizers":[`
+	text := strings.Replace(string(files["tokenizer.json"]), rule, rule+`{"type":"Prepend","prepend":"\u2581"},`, 1)
+	if err := os.WriteFile(filepath.Join(dir, "tokenizer.json"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// It has merges in another order than the scores of a GGUF file, which three of
+	// the strings tell.
+	if res, _ := b.passes(t, "tokenizer: {max: 3}"); res.Gates[0].Value != 3 {
+		t.Errorf("%+v", res.Gates)
+	}
+	b.fails(t, "tokenizer: {max: 2}", "for 3 of 48 golden strings", "1 beyond the limit of 2")
 }
 
 // input is what a gate gets of a file that stands somewhere, or of its bytes.
@@ -173,6 +179,25 @@ func TestNeedle(t *testing.T) {
 		if err != nil || len(res) != 1 || res[0].Pass != right {
 			t.Errorf("%v: %+v, %v", right, res, err)
 		}
+	}
+}
+
+// TestNeedleBuild judges an archive beside the checkpoint and the SentencePiece model
+// that it was made of, and one whose tokenizer comes out of another archive.
+func TestNeedleBuild(t *testing.T) {
+	const p = "text: text, context: 32, chunks: 2, "
+	for _, tok := range []string{"models/stories260k/tokenizer.model", "cact/needle2-a-w4.cact"} {
+		b := bench{base: abs(t, "cact/needle2-a.safetensors"), steps: "quantize: {type: CQ4, group: 128}", outputs: "{format: cact, generation: 2, file: n.cact}",
+			sources: []string{fmt.Sprintf("tokenizer: {file: %q}", abs(t, tok))}}
+		res, _ := b.passes(t, "perplexity: {"+p+"max-increase: 30 %}", "kl-divergence: {"+p+"max: 1}", "tokenizer: {}", "tokens: {prompt: Once, expect: [403]}", "tensors: {min-snr-db: 15}")
+		// A few weights have gone, so that the archive is not its own baseline.
+		if r := res.Gates[0]; r.Value == 0 || r.NotComparable {
+			t.Errorf("%+v", r)
+		}
+		if r := res.Gates[1]; !(r.Value > 0) {
+			t.Errorf("%+v", r)
+		}
+		b.fails(t, "kl-divergence: {"+p+"max: 0}", "from the source is 0.", "beyond the limit of 0 nats")
 	}
 }
 

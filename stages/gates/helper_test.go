@@ -51,7 +51,7 @@ func write(t testing.TB, name string, content any) string {
 
 // bench is a recipe in parts. The text is always a source.
 type bench struct {
-	base    string   // a folder of the models, stories260k for nothing
+	base    string   // a folder of the models or a path, stories260k for nothing
 	sources []string // lines such as "golden: {file: x}"
 	steps   string
 	outputs string // x.gguf in F16 for nothing
@@ -66,7 +66,11 @@ func (b bench) recipe(t testing.TB, gates ...string) string {
 	if !filepath.IsAbs(b.base) {
 		b.base = abs(t, "models/"+b.base)
 	}
-	text := fmt.Sprintf("version: 1\nname: x\nsources:\n  base: {dir: %q}\n", b.base)
+	kind := "dir"
+	if filepath.Ext(b.base) != "" {
+		kind = "file"
+	}
+	text := fmt.Sprintf("version: 1\nname: x\nsources:\n  base: {%s: %q}\n", kind, b.base)
 	all := strings.Join(gates, "\n")
 	if strings.Contains(all, "text: text") {
 		text += fmt.Sprintf("  text: {file: %q}\n", abs(t, "golden/runtime/eval-stories.txt"))

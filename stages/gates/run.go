@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"time"
 
+	"quern/formats/cact"
 	"quern/model"
 	"quern/model/convert"
+	checkpoint "quern/model/needle"
 	"quern/pipeline"
 	"quern/recipes"
 	infer "quern/runtime"
 	"quern/runtime/generate"
 	"quern/runtime/load"
+	"quern/runtime/needle"
 	"quern/runtime/score"
 	"quern/runtime/transformer"
 	"quern/tensor"
@@ -46,7 +49,7 @@ func runFile(ctx context.Context, in pipeline.GateInput, gate string, run func(m
 		return verdict(ctx, in, gate, err)
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	if out, err = run(withTokenizer{m, ctx, in}); err != nil {
+	if out, err = run(withTokenizer{m, func() (infer.Tokenizer, error) { return sourceTokenizer(ctx, in) }}); err != nil {
 		return verdict(ctx, in, gate, err)
 	}
 	return out, nil
@@ -71,8 +74,7 @@ func verdict(ctx context.Context, in pipeline.GateInput, gate string, err error)
 // what devices use beside it.
 type withTokenizer struct {
 	infer.Model
-	ctx context.Context
-	in  pipeline.GateInput
+	other func() (infer.Tokenizer, error)
 }
 
 func (m withTokenizer) Tokenizer() (infer.Tokenizer, error) {
@@ -80,16 +82,19 @@ func (m withTokenizer) Tokenizer() (infer.Tokenizer, error) {
 	if !errors.Is(err, infer.ErrNoTokenizer) {
 		return tok, err
 	}
-	src, serr := sourceTokenizer(m.ctx, m.in)
+	src, serr := m.other()
 	if serr != nil {
 		return nil, fmt.Errorf("%w, and its source's cannot be used: %w", err, serr)
 	}
 	return src, nil
 }
 
-// sourceTokenizer is the tokenizer that the source's files define, as a GGUF file
-// holds it.
-func sourceTokenizer(ctx context.Context, in pipeline.GateInput) (*tokenizer.Tokenizer, error) {
+// sourceTokenizer is the tokenizer that the source's files define, as the written
+// file holds it.
+func sourceTokenizer(ctx context.Context, in pipeline.GateInput) (infer.Tokenizer, error) {
+	if a := archiveOf(in); a != nil {
+		return needleTokenizer(ctx, in, a)
+	}
 	tok, err := in.Memo.Do("tokenizer", func() (any, error) {
 		m := in.Reference
 		if m.Form == model.HF {
@@ -117,7 +122,54 @@ func sourceTokenizer(ctx context.Context, in pipeline.GateInput) (*tokenizer.Tok
 	if err != nil {
 		return nil, err
 	}
-	return tok.(*tokenizer.Tokenizer), nil
+	return tok.(infer.Tokenizer), nil
+}
+
+func archiveOf(in pipeline.GateInput) *model.Archive {
+	if in.Layout == nil || in.Layout.Model == nil {
+		return nil
+	}
+	return in.Layout.Model.Archive
+}
+
+// needleTokenizer is what the recipe's source called tokenizer becomes in an archive,
+// else the tokenizer of the archive that the recipe starts from.
+func needleTokenizer(ctx context.Context, in pipeline.GateInput, a *model.Archive) (infer.Tokenizer, error) {
+	from := in.Reference
+	for _, s := range in.Sources {
+		if s.Name != recipes.TokenizerSource {
+			continue
+		}
+		if from = s.Model; from != nil {
+			break
+		}
+		b, err := readSource(ctx, in, s.Name)
+		if err != nil {
+			return nil, err
+		}
+		sp, err := tokenizer.ParseSPModel(s.Name, b)
+		if err != nil {
+			return nil, pipeline.SourceFault(err)
+		}
+		t, err := checkpoint.Tokenizer(sp, a.Header.Generation)
+		if err != nil {
+			return nil, pipeline.SourceFault(fmt.Errorf("source %s: %w", s.Name, err))
+		}
+		return needle.NewTokenizer(t)
+	}
+	t := from.Tensor(cact.NameTokenizer)
+	if t == nil {
+		return nil, fmt.Errorf("%s: %w", from.Name, infer.ErrNoTokenizer)
+	}
+	b := make([]byte, t.Bytes())
+	if err := t.ReadRows(ctx, b, 0, t.Rows()); err != nil {
+		return nil, pipeline.SourceFault(err)
+	}
+	k, err := cact.ParseTokenizer(b)
+	if err != nil {
+		return nil, pipeline.SourceFault(fmt.Errorf("%s: %w", from.Name, err))
+	}
+	return needle.NewTokenizer(k)
 }
 
 // findBaseline finds the source that a baseline names, nil for the recipe's own.
@@ -147,8 +199,9 @@ func baselineName(name string) string {
 }
 
 // openBaseline opens the model that a baseline names, a checkpoint as the GGUF
-// file of F16 that it converts to.
-func openBaseline(ctx context.Context, in pipeline.GateInput, name string) (infer.Model, error) {
+// file of F16 that it converts to. One of a Needle model, which has no tokenizer and
+// no such file, is run as it is, with the tokenizer of the file.
+func openBaseline(ctx context.Context, in pipeline.GateInput, name string, file infer.Model) (infer.Model, error) {
 	m := in.Reference
 	if s, err := findBaseline(in.Sources, name, false); err != nil {
 		return nil, fmt.Errorf("%w: %w", pipeline.ErrRecipe, err)
@@ -161,7 +214,14 @@ func openBaseline(ctx context.Context, in pipeline.GateInput, name string) (infe
 			return nil, pipeline.SourceFault(fmt.Errorf("%s: %w", baselineName(name), err))
 		}
 	}
-	run, err := transformer.FromGGUF(ctx, m)
+	var run infer.Model
+	if m.Form == model.Needle {
+		var n *needle.Model
+		n, err = needle.FromCheckpoint(ctx, m)
+		run = withTokenizer{n, file.Tokenizer}
+	} else {
+		run, err = transformer.FromGGUF(ctx, m)
+	}
 	switch {
 	case err == nil:
 		return run, nil

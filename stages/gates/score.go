@@ -76,7 +76,7 @@ func (g *Score) Check(ctx context.Context, in pipeline.GateInput) ([]pipeline.Ga
 				Text: fmt.Sprintf("%s of %s is %s%s", g.name, in.Output, g.show(p), b.words())})
 		}
 		if g.p.MaxIncrease != nil {
-			r, err := g.increase(ctx, in, p)
+			r, err := g.increase(ctx, in, m, p)
 			if err != nil {
 				return nil, err
 			}
@@ -87,10 +87,10 @@ func (g *Score) Check(ctx context.Context, in pipeline.GateInput) ([]pipeline.Ga
 }
 
 // increase compares a score with the baseline's.
-func (g *Score) increase(ctx context.Context, in pipeline.GateInput, p *score.Perplexity) (pipeline.GateResult, error) {
+func (g *Score) increase(ctx context.Context, in pipeline.GateInput, m infer.Model, p *score.Perplexity) (pipeline.GateResult, error) {
 	name := baselineName(g.p.Baseline)
 	res := pipeline.GateResult{Gate: g.name, Output: in.Output, What: "increase of " + g.name + " over " + name, Limit: float64(*g.p.MaxIncrease)}
-	base, err := g.baseline(ctx, in)
+	base, err := g.baseline(ctx, in, m)
 	if err != nil {
 		return res, err
 	}
@@ -118,7 +118,7 @@ func notComparable(res pipeline.GateResult, with string, err error) pipeline.Gat
 }
 
 // baseline is the score of the baseline: measured now, or kept in a file.
-func (g *Score) baseline(ctx context.Context, in pipeline.GateInput) (*score.Perplexity, error) {
+func (g *Score) baseline(ctx context.Context, in pipeline.GateInput, file infer.Model) (*score.Perplexity, error) {
 	s, err := findBaseline(in.Sources, g.p.Baseline, true)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", pipeline.ErrRecipe, err)
@@ -126,7 +126,7 @@ func (g *Score) baseline(ctx context.Context, in pipeline.GateInput) (*score.Per
 	if s != nil && s.Model == nil {
 		return storedScore(ctx, s)
 	}
-	m, err := openBaseline(ctx, in, g.p.Baseline)
+	m, err := openBaseline(ctx, in, g.p.Baseline, file)
 	if err != nil {
 		return nil, err
 	}
