@@ -47,6 +47,17 @@ func checkQuantize(c *checker, v any, n *node, path string) {
 	}
 }
 
+func checkReorder(c *checker, v any, n *node, path string) {
+	r := v.(*Reorder)
+	switch {
+	case r.Align == 0:
+	case r.Experts == "restore":
+		c.errorf(n.get("align").pos, join(path, "align"), "is unused: it goes with last")
+	case r.Align&(r.Align-1) != 0:
+		c.errorf(n.get("align").pos, join(path, "align"), "must be a power of two, not %d", r.Align)
+	}
+}
+
 // checkCQ finds keys that the codebook quantization of Needle checkpoints has no use
 // for.
 func checkCQ(c *checker, q *Quantize, n *node, path string) {
@@ -153,9 +164,9 @@ func (c *checker) checkConvert(r *Recipe) {
 				c.errorf(s.Pos, fmt.Sprintf("steps.%d.convert", s.index), "is unused: %s", gguf)
 			}
 			gguf = "a convert step came before"
-		case "quantize":
+		case "quantize", "reorder":
 			if gguf == "" {
-				gguf = "a quantize step came before, which implies one; put convert in front of it"
+				gguf = fmt.Sprintf("a %s step came before, which implies one; put convert in front of it", s.Kind)
 			}
 		}
 	}

@@ -87,7 +87,7 @@ type Source struct {
 }
 
 // Step is one entry of steps. Params is the step's own struct (TieHead, Pad,
-// Quantize, Convert, Lora, Layers, Width) by value, never nil, with its defaults filled in.
+// Quantize, Convert, Lora, Layers, Width, Reorder) by value, never nil, with its defaults filled in.
 type Step struct {
 	Kind   string
 	ID     string
@@ -132,6 +132,12 @@ type Layers struct {
 // Width cuts a Needle model to half its width.
 type Width struct {
 	To int64 // the new d_model
+}
+
+// Reorder moves tensors within a GGUF file.
+type Reorder struct {
+	Experts string // last, or restore for the order before
+	Align   int64  // bytes that the first expert's place in the file is a multiple of, 0 for GGUF's own alignment
 }
 
 // Rule picks a type for the tensors that match; the first match wins. Match is

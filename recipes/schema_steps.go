@@ -63,6 +63,20 @@ func stepObjects() []*object {
 		},
 		quantizeObject(),
 		{
+			name:    "reorder",
+			doc:     "Moves the experts of a GGUF file behind all other tensors, so that a device maps what stands in front of them and reads experts on demand. No byte of a tensor changes, and llama.cpp loads the file as before. Keys in the metadata say where the experts begin. See [repack.md](repack.md).",
+			example: "reorder: {experts: last, align: 16KiB}",
+			new:     func() any { return new(Reorder) },
+			check:   checkReorder,
+			fields: []field{
+				{key: "experts", goName: "Experts", kind: kindChoice, required: true, example: "last",
+					choices: []choice{{"last", "behind all other tensors, in the order that they had"}, {"restore", "where they were before a reorder step, whose keys go"}},
+					doc:     "Where the tensors of routed experts go."},
+				{key: "align", goName: "Align", kind: kindSize, limited: true, min: 1, max: 64 << 20, unit: "bytes", noDef: "the alignment of every tensor", example: "16KiB",
+					doc: "The first expert begins at a multiple of this in the file, a power of two such as the page of the device."},
+			},
+		},
+		{
 			name:    "lora",
 			doc:     "Merges a LoRA adapter into a Needle checkpoint, and leaves out its confidence head, which was not trained with it. See [cact.md](cact.md).",
 			example: "lora: {adapter: tuned}",

@@ -17,6 +17,7 @@ import (
 	"quern/stages/lora"
 	"quern/stages/pad"
 	"quern/stages/quantize"
+	"quern/stages/reorder"
 	"quern/stages/source"
 	"quern/stages/tie"
 )
@@ -98,6 +99,8 @@ func stage(s recipes.Step) (pipeline.Stage, error) {
 		return ladder.NewLayers(p), nil
 	case recipes.Width:
 		return ladder.NewWidth(p), nil
+	case recipes.Reorder:
+		return reorder.New(p), nil
 	case recipes.Quantize:
 		return quantize.Make(p)
 	}

@@ -8,6 +8,7 @@ import (
 	"quern/stages/convert"
 	"quern/stages/pad"
 	"quern/stages/quantize"
+	"quern/stages/reorder"
 	"quern/stages/stagetest"
 	"quern/stages/tie"
 )
@@ -28,6 +29,7 @@ func TestStages(t *testing.T) {
 		"convert experts":        {New: ok(convert.New(recipes.Convert{OutType: "bf16"})), Other: ok(convert.New(recipes.Convert{OutType: "f32"})), Model: "stories-moe", Changes: true},
 		"quantize type": {New: quant(recipes.Quantize{Type: "Q8_0"}), Other: quant(recipes.Quantize{Type: "Q8_0",
 			Rules: []recipes.Rule{{Match: "ffn_down", Type: "Q4_0"}}}), Model: "stories-wide", Changes: true},
+		"reorder":           {New: ok(reorder.New(recipes.Reorder{Experts: "last", Align: 4096})), Model: "stories-moe", Changes: true},
 		"quantize preset":   {New: quant(recipes.Quantize{Preset: "Q4_0"}), Other: quant(recipes.Quantize{Preset: "Q4_0", OutputType: "Q8_0"}), Model: "stories-wide", Changes: true},
 		"quantize fallback": {New: quant(recipes.Quantize{Type: "Q4_0", Fallback: "F16"}), Other: quant(recipes.Quantize{Type: "Q4_0", Fallback: "F32"}), Model: "stories-moe", Changes: true},
 	} {

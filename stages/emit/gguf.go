@@ -9,6 +9,7 @@ import (
 	"quern/formats/gguf"
 	"quern/model"
 	"quern/model/convert"
+	"quern/model/order"
 	"quern/pipeline"
 	"quern/recipes"
 	"quern/tensor"
@@ -65,10 +66,16 @@ func (e *GGUF) PlanSet(ctx context.Context, in *model.Model) ([]*pipeline.Layout
 	for i, t := range m.Tensors {
 		specs[i] = gguf.TensorSpec{Name: t.Name, Type: t.Type, Shape: t.Shape}
 	}
-	shards, warnings, err := e.shards(m, specs)
+	meta, warnings, err := order.Place(m.Meta, specs, e.split())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", e.out.File, err)
+	}
+	m = m.WithMeta(meta)
+	shards, more, err := e.shards(m, specs)
 	if err != nil {
 		return nil, err
 	}
+	warnings = append(warnings, more...)
 	out := make([]*pipeline.Layout, len(shards))
 	for k, s := range shards {
 		l := &pipeline.Layout{
@@ -89,6 +96,9 @@ func (e *GGUF) PlanSet(ctx context.Context, in *model.Model) ([]*pipeline.Layout
 	return out, nil
 }
 
+// split reports whether the model may be cut into several files.
+func (e *GGUF) split() bool { return e.keep || e.out.SplitSize > 0 || e.out.SplitTensors > 0 }
+
 // shards cuts the model into the files that are asked for, mostly one.
 func (e *GGUF) shards(m *model.Model, specs []gguf.TensorSpec) ([]gguf.Shard, []string, error) {
 	stem := strings.TrimSuffix(e.out.File, ".gguf")
@@ -96,7 +106,7 @@ func (e *GGUF) shards(m *model.Model, specs []gguf.TensorSpec) ([]gguf.Shard, []
 	case e.keep:
 		shards, err := gguf.PlanShards(stem, m.Meta, specs, sourceCuts(m.Tensors), gguf.LayoutOptions{})
 		return shards, nil, err
-	case e.out.SplitSize > 0 || e.out.SplitTensors > 0:
+	case e.split():
 		return gguf.PlanSplit(stem, m.Meta, specs, gguf.SplitOptions{
 			MaxTensors: int(e.out.SplitTensors), MaxBytes: e.out.SplitSize, NoTensorFirst: e.out.NoTensorFirst}, gguf.LayoutOptions{})
 	}
