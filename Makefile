@@ -34,8 +34,9 @@ fuzz: ## every fuzz target for a short while
 digests: ## equal bytes: amd64, GOAMD64=v3, noasm, arm64 under qemu-user; 1, 2, 7 jobs
 	GO=$(GO) sh internal/scripts/digests.sh
 
-arm64: ## the vector code of arm64 beside the scalar code, under qemu-user
+arm64: ## the vector code of arm64 beside the scalar code, and products of all types, under qemu-user
 	GOARCH=arm64 $(GO) test -exec qemu-aarch64 -run 'Lanes|Kernels' ./tensor/quant
+	GOARCH=arm64 $(GO) test -exec qemu-aarch64 -run 'Golden|Digest' ./tensor/dot
 
 cross: ## the platforms that releases are made for
 	for p in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64; do \
@@ -54,8 +55,9 @@ generate: ## what is generated: docs, schema, assembly
 	$(GO) generate ./...
 	$(GO) test ./recipes -run 'TestDocs' -update
 
-generated: ## the generator of the assembly: its tests, and that its output is checked in
+generated: ## the generators of the assembly: their tests, and that their output is checked in
 	cd tensor/quant/_gen && $(GO) vet ./... && $(GO) test ./...
+	cd tensor/dot/_gen && $(GO) vet ./... && $(GO) test ./...
 
 clean:
 	rm -rf quern out dist
