@@ -41,6 +41,17 @@ type Model interface {
 	Close() error
 }
 
+// WithTokenizer is a model with the tokenizer of another file, for one that holds
+// none. Whether its ids mean the same is up to the caller.
+func WithTokenizer(m Model, t Tokenizer) Model { return borrower{m, t} }
+
+type borrower struct {
+	Model
+	t Tokenizer
+}
+
+func (b borrower) Tokenizer() (Tokenizer, error) { return b.t, nil }
+
 // Info is what a model says of itself.
 type Info struct {
 	// Architecture is the family's name, such as llama.

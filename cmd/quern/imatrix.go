@@ -70,7 +70,7 @@ func runImatrix(c *cli.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	m, err := openModel(c.Context, path)
+	m, err := openMain(c, path)
 	if err != nil {
 		return err
 	}

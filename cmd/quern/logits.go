@@ -78,7 +78,7 @@ func runLogits(c *cli.Context) (err error) {
 	if !c.IsSet("tokens") && !c.IsSet("prompt") || c.IsSet("tokens") && c.IsSet("prompt") {
 		return usagef("logits: --tokens IDS or --prompt TEXT")
 	}
-	m, err := openModel(c.Context, path)
+	m, err := openMain(c, path)
 	if err != nil {
 		return err
 	}

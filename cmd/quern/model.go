@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,6 +25,7 @@ func modelFlags() []cli.Flag {
 		&cli.IntFlag{Name: "context", Aliases: []string{"c"}, Usage: "room for this many `TOKENS`; 0 means what the command or the model has by default"},
 		&cli.StringFlag{Name: "act", Value: "exact", Usage: "activations: exact (float32) or q8 (8 bits, as the kernels of devices compute)"},
 		&cli.IntFlag{Name: "jobs", Aliases: []string{"j"}, Usage: "workers; 0 means one a CPU; the result does not depend on it"},
+		&cli.StringFlag{Name: "tokenizer", Usage: "use the tokenizer of another `FILE` or folder, for a file that holds none"},
 		jsonFlag(),
 	}
 }
@@ -40,6 +42,19 @@ func sessionOptions(c *cli.Context) (infer.SessionOptions, error) {
 	}
 	opt.Jobs, err = jobs(c)
 	return opt, err
+}
+
+// openMain opens the command's model, with the tokenizer that a flag names.
+func openMain(c *cli.Context, path string) (infer.Model, error) {
+	m, err := openModel(c.Context, path)
+	if err != nil || c.String("tokenizer") == "" {
+		return m, err
+	}
+	tok, err := load.Tokenizer(c.Context, c.String("tokenizer"))
+	if err != nil {
+		return nil, errors.Join(pipeline.SourceFault(err), m.Close())
+	}
+	return infer.WithTokenizer(m, tok), nil
 }
 
 // openModel opens a model. What opening leaves behind, mostly of the tokenizer, is

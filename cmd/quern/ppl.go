@@ -60,7 +60,7 @@ func runPPL(c *cli.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	m, err := openModel(c.Context, path)
+	m, err := openMain(c, path)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func runLoops(c *cli.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	m, err := openModel(c.Context, path)
+	m, err := openMain(c, path)
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func runRun(c *cli.Context) (err error) {
 	if c.Int("n") < 0 {
 		return usagef("-n %d: a number of tokens, or 0", c.Int("n"))
 	}
-	m, err := openModel(c.Context, path)
+	m, err := openMain(c, path)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func promptOf(c *cli.Context, tok infer.Tokenizer, tokErr error) ([]int32, error
 		return parseIDs("prompt-tokens", c.String("prompt-tokens"))
 	}
 	if tokErr != nil {
-		return nil, fmt.Errorf("%w; give the prompt by --prompt-tokens", tokErr)
+		return nil, fmt.Errorf("%w; give the prompt by --prompt-tokens, or a --tokenizer", tokErr)
 	}
 	text := c.String("prompt")
 	if text == "-" {

@@ -71,6 +71,16 @@ func TestRunWithoutTokenizer(t *testing.T) {
 	}
 	b.fails(exitFailed, []string{"no tokenizer", "--prompt-tokens"}, "run", file, "-p", "Once")
 	b.fails(exitUsage, []string{"--tokens"}, "run", file, "--prompt-tokens", "1")
+	// Or it borrows one.
+	if got := b.ok("run", file, "-n", "8", "--tokenizer", storiesModel()).out; !strings.HasPrefix(got, " Once upon a time") {
+		t.Errorf("text %q", got)
+	}
+	var doc pplDoc
+	b.ok("ppl", file, "-f", evalStories(), "-c", "128", "--chunks", "2", "--tokenizer", storiesModel(), "--base", storiesModel(), "--json").json(t, &doc)
+	if doc.Scored != 126 || doc.Perplexity.Perplexity > 12 || doc.Divergence.Mean <= 0 {
+		t.Errorf("%+v %+v", doc, doc.Divergence)
+	}
+	b.fails(exitSource, []string{"none"}, "run", file, "--tokenizer", b.path("none"))
 }
 
 func TestLogits(t *testing.T) {
