@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"quern/internal/digest"
 	"quern/internal/faulty"
 	"quern/model"
 	"quern/pipeline"
@@ -140,6 +141,34 @@ func TestProductNotKept(t *testing.T) {
 		}
 		if made != 1 || len(got) != 1 || !strings.Contains(said, "not kept") {
 			t.Errorf("%s: made %d times, used %q, said %q", fail, made, got, said)
+		}
+	}
+}
+
+// TestUnrecorded: with digests of nothing but the outputs these are right, and
+// sources are not hashed.
+func TestUnrecorded(t *testing.T) {
+	e := emitter{file: "out.bin", header: "head"}
+	for _, unrecorded := range []bool{false, true} {
+		w := newWorld(t, true)
+		prj := w.project()
+		open, hashed := prj.Open, 0
+		prj.Open = func(ctx context.Context) ([]*pipeline.Source, error) {
+			list, err := open(ctx)
+			list[0].Files[0].SHA256 = ""
+			list[0].Digest = func(context.Context) error { hashed++; return nil }
+			return list, err
+		}
+		out := t.TempDir()
+		res, err := pipeline.Build(t.Context(), prj, pipeline.BuildOptions{OutDir: out, Unrecorded: unrecorded})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := digest.Of(read(t, out, "out.bin")); res.Outputs[0].SHA256 != got || got != digest.Of(w.want(e)) {
+			t.Errorf("unrecorded %t: reported %s, wrote %s", unrecorded, res.Outputs[0].SHA256, got)
+		}
+		if (hashed > 0) == unrecorded {
+			t.Errorf("unrecorded %t: sources hashed %d times", unrecorded, hashed)
 		}
 	}
 }
