@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"sync"
 	"testing"
 
 	"quern/tensor"
@@ -303,6 +304,58 @@ func TestBatchesAndCuts(t *testing.T) {
 							t.Fatalf("%s x %s, width %d, %d rows at once, cut at %d, result %d: %v", typ, f, width, n, cut, i, err)
 						}
 					}
+				}
+			}
+		}
+	}
+}
+
+// TestGoroutines shares the packing of activations and the rows of a matrix.
+func TestGoroutines(t *testing.T) {
+	rng := rand.New(rand.NewPCG(25, 26))
+	for _, typ := range []tensor.Type{tensor.Q4_K, tensor.Q5_1, tensor.IQ2_S, tensor.F16} {
+		for _, f := range []Format{FormatOf(typ), F32} {
+			const rows, width, tokens = 45, 768, 11
+			w := weights(t, rng, typ, rows, width, false)
+			k := kernel(t, typ, width, f)
+			var x [][]float32
+			for range tokens {
+				x = append(x, gauss(rng, width, 1))
+			}
+			want := mul(t, k, rows, w, batchOf(t, f, width, x...), new(Scratch))
+			for _, jobs := range []int{2, 7} {
+				b, err := NewBatch(f, width, tokens)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := b.Reset(tokens); err != nil {
+					t.Fatal(err)
+				}
+				each := func(n int, do func(from, to int) error) {
+					var wg sync.WaitGroup
+					for j := range jobs {
+						wg.Go(func() {
+							if err := do(j*n/jobs, (j+1)*n/jobs); err != nil {
+								t.Error(err)
+							}
+						})
+					}
+					wg.Wait()
+				}
+				each(tokens, func(from, to int) error {
+					for i := from; i < to; i++ {
+						if err := b.SetRow(i, x[i]); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				got := make([]float32, rows*tokens)
+				each(rows, func(from, to int) error {
+					return k.Mul(got[from:], rows, w[from*k.RowBytes():to*k.RowBytes()], b, new(Scratch))
+				})
+				if err := sameBits(got, want); err != nil {
+					t.Errorf("%s x %s, %d jobs: %v", typ, f, jobs, err)
 				}
 			}
 		}
