@@ -39,6 +39,8 @@ type BuildOptions struct {
 	// tensors; larger ones are hashed while the output is written. 0 means
 	// 256 MiB, a negative size none.
 	HashFirst int64
+	// Inspect gives warnings of a written file, nil for none.
+	Inspect func(ctx context.Context, in GateInput) ([]string, error)
 	// Measure finds the worst tensor of a written file, nil leaves it out.
 	Measure func(ctx context.Context, in GateInput) (*WorstTensor, error)
 	// MeasureLimit is the size of source data up to which Measure is called.

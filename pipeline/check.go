@@ -67,6 +67,15 @@ func (b *build) gatesOnce(ctx context.Context) (failed []string, err error) {
 				}
 			}
 		}
+		if b.opt.Inspect != nil && !o.cached {
+			say, err := b.opt.Inspect(ctx, in)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", o.layout.File, err)
+			}
+			for _, s := range say {
+				b.warn(s)
+			}
+		}
 		if b.opt.Measure != nil && !o.cached && o.layout.Size <= b.opt.MeasureLimit && !b.remote() {
 			w, err := b.opt.Measure(ctx, in)
 			if err != nil {
@@ -81,7 +90,7 @@ func (b *build) gatesOnce(ctx context.Context) (failed []string, err error) {
 // gateInput is what gates see of an output.
 func (b *build) gateInput(i int, blobs []tensor.Blob) GateInput {
 	in := GateInput{Layout: b.outs[i].layout, File: blobs[i], Output: b.prj.Emitters[b.plan.emitters[i]].File,
-		Reference: b.plan.Reference, Sources: b.plan.Sources, Jobs: b.opt.Jobs, Memory: b.opt.Memory, Events: b.opt.Events}
+		Base: b.plan.Models[0], Reference: b.plan.Reference, Sources: b.plan.Sources, Jobs: b.opt.Jobs, Memory: b.opt.Memory, Events: b.opt.Events}
 	if in.Output == "" {
 		in.Output = in.Layout.File
 	}

@@ -41,6 +41,7 @@ type GateInput struct {
 	// those of number Part.
 	Set       []WrittenFile
 	Part      int
+	Base      *model.Model // before any stage
 	Reference *model.Model // before the first lossy stage
 	Sources   []*Source
 	// Memo is shared by all gates of a build.

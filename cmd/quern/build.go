@@ -89,7 +89,7 @@ func runBuild(c *cli.Context) error {
 	opt := pipeline.BuildOptions{
 		OutDir: out, Store: e.buildStore(), Jobs: workers, Memory: mem, NoCache: c.Bool("no-cache"),
 		LockPaths: lockPaths, Inputs: []string{recipePath}, Before: programOf(c).hooks.before, Locked: c.Bool("locked"), Events: rep,
-		Measure: gates.Worst, MeasureLimit: limit,
+		Inspect: gates.TokenizerNotes, Measure: gates.Worst, MeasureLimit: limit,
 	}
 	res, err := pipeline.Build(ctx, prj, opt)
 	rep.Close()

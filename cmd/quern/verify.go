@@ -110,7 +110,7 @@ func (v *verifier) run(ctx context.Context, file string) (*verify.Report, error)
 	}
 	var report *verify.Report
 	if v.c.String("against") != "" {
-		report, err = v.against(ctx, format, got, record)
+		report, err = v.against(ctx, format, got, blob, record)
 	} else {
 		report, err = verify.Scan(ctx, got, v.opt)
 		err = pipeline.SourceFault(err)
@@ -201,7 +201,7 @@ func sumBlob(ctx context.Context, b tensor.Blob) (digest.Digest, error) {
 }
 
 // against compares with a source, after the steps that were declared.
-func (v *verifier) against(ctx context.Context, format verify.Format, got []*tensor.Tensor, record *fileRecord) (*verify.Report, error) {
+func (v *verifier) against(ctx context.Context, format verify.Format, got []*tensor.Tensor, blob tensor.Blob, record *fileRecord) (*verify.Report, error) {
 	src, err := modelSource(v.c.String("against"), "--against ")
 	if err != nil {
 		return nil, err
@@ -221,7 +221,7 @@ func (v *verifier) against(ctx context.Context, format verify.Format, got []*ten
 	}
 	r.Sources = needed(prj, src, r.Sources)
 	for attempt := 0; ; attempt++ {
-		report, err := v.compare(ctx, prj, format, got)
+		report, err := v.compare(ctx, prj, format, got, blob)
 		if errors.Is(err, pipeline.ErrRepaired) && attempt < 3 {
 			v.e.warn("bytes of the source were damaged on the way and have been fetched again; the comparison starts over")
 			continue
@@ -257,7 +257,7 @@ func needed(prj *pipeline.Project, base recipes.Source, others []recipes.Source)
 }
 
 // compare plans the steps and holds the tensors against what they give.
-func (v *verifier) compare(ctx context.Context, prj *pipeline.Project, format verify.Format, got []*tensor.Tensor) (*verify.Report, error) {
+func (v *verifier) compare(ctx context.Context, prj *pipeline.Project, format verify.Format, got []*tensor.Tensor, blob tensor.Blob) (*verify.Report, error) {
 	plan, err := pipeline.NewPlan(ctx, prj, pipeline.PlanOptions{WorkOptions: pipeline.WorkOptions{Jobs: v.opt.Jobs, Memory: v.opt.Memory, Events: v.events}, Store: v.e.buildStore()})
 	if err != nil {
 		return nil, err
@@ -282,6 +282,14 @@ func (v *verifier) compare(ctx context.Context, prj *pipeline.Project, format ve
 	}
 	if err != nil {
 		return nil, pipeline.SourceFault(err)
+	}
+	if format == verify.GGUF {
+		name := filepath.Base(v.c.Args().First())
+		say, err := gates.TokenizerNotes(ctx, pipeline.GateInput{Output: name, Set: []pipeline.WrittenFile{{Name: name, Blob: blob}}, Base: plan.Models[0]})
+		if err != nil {
+			return nil, err
+		}
+		report.Notes = append(report.Notes, say...)
 	}
 	if f := plan.Sources[0].Fetch; f != nil {
 		if err := f.Finish(ctx); err != nil {
@@ -351,6 +359,7 @@ func recordedSteps(b *artifacts.Build) (*recipes.Recipe, error) {
 		Sources map[string]map[string]string `json:"sources"`
 		Steps   json.RawMessage              `json:"steps"`
 		Outputs json.RawMessage              `json:"outputs"`
+		Gates   json.RawMessage              `json:"gates"` // which may be all that names a source
 	}
 	if err := json.Unmarshal(b.Recipe, &doc); err != nil {
 		return nil, err
@@ -363,7 +372,7 @@ func recordedSteps(b *artifacts.Build) (*recipes.Recipe, error) {
 		}
 	}
 	text, err := json.Marshal(map[string]any{
-		"version": 1, "name": b.Name, "sources": doc.Sources, "steps": doc.Steps, "outputs": doc.Outputs,
+		"version": 1, "name": b.Name, "sources": doc.Sources, "steps": doc.Steps, "outputs": doc.Outputs, "gates": doc.Gates,
 	})
 	if err != nil {
 		return nil, err

@@ -27,6 +27,46 @@ func TestVerifyKnowsWhatNeedNotBeRead(t *testing.T) {
 	}
 }
 
+// TestVerifyOfAGatedBuild: what the store knows of the file names a source that only
+// a gate reads; verify neither needs it nor minds it.
+func TestVerifyOfAGatedBuild(t *testing.T) {
+	b := newBench(t)
+	b.model("stories260k", "model")
+	story(b)
+	b.ok("build", b.recipe(scored+"max: 100}\n"), "-o", b.path("out"))
+	b.write("text.txt", "gone")
+	var doc report
+	b.ok("verify", b.path("out", "r.gguf"), "--against", b.path("model"), "--json").json(t, &doc)
+	if len(doc.Notes) == 0 || !strings.Contains(strings.Join(doc.Notes, "\n"), "steps of the build r applied") {
+		t.Errorf("notes %q", doc.Notes)
+	}
+}
+
+// TestTokenizerIsCompared: building and verifying say where the written tokenizer
+// gives other ids than the source's tokenizer.json, case 47 of docs/pitfalls.md.
+// That of the model puts no space before a text, which GGUF cannot say.
+func TestTokenizerIsCompared(t *testing.T) {
+	b := newBench(t)
+	b.model("tiny-llama-hf", "model")
+	b.model("stories260k", "quiet")
+	const says = `tokenizer: r.gguf gives other ids for 48 of 48 golden strings, the first is "Hello world": `
+	recipe := b.recipe("outputs:\n  - {format: gguf, file: r.gguf}\n")
+	var doc struct{ Warnings, Notes []string }
+	b.ok("build", recipe, "-o", b.path("out"), "--json").json(t, &doc)
+	if !strings.Contains(strings.Join(doc.Warnings, "\n"), says) {
+		t.Errorf("warnings %q", doc.Warnings)
+	}
+	b.ok("verify", b.path("out", "r.gguf"), "--against", b.path("model"), "--json").json(t, &doc)
+	if !strings.Contains(strings.Join(doc.Notes, "\n"), says) {
+		t.Errorf("notes %q", doc.Notes)
+	}
+	// Nothing is said where the source has no definition of its own.
+	b.ok("build", recipe, "-o", b.path("out"), "--set", "sources.base.dir=quiet", "--json").json(t, &doc)
+	if strings.Contains(strings.Join(doc.Warnings, "\n"), "tokenizer") {
+		t.Errorf("warnings %q", doc.Warnings)
+	}
+}
+
 // TestVerifyOverHTTP compares with a repository whose host damages a byte on
 // the way: it is found, fetched again, and no tensor is blamed.
 func TestVerifyOverHTTP(t *testing.T) {

@@ -58,26 +58,64 @@ func (g *Tokenizer) Check(ctx context.Context, in pipeline.GateInput) ([]pipelin
 	if err != nil {
 		return nil, err
 	}
-	differ, first := 0, ""
+	differ, say, err := differences(in.Output, texts, want, got)
+	if err != nil {
+		return verdict(ctx, in, g.Name(), err)
+	}
+	b := bound{value: float64(differ), limit: float64(g.p.Max)}
+	return []pipeline.GateResult{{Gate: g.Name(), Output: in.Output, What: "golden strings with other ids", Value: b.value, Limit: b.limit, Pass: b.pass(),
+		Text: "tokenizer: " + say + b.words()}}, nil
+}
+
+// differences counts the texts that two encoders see differently, and shows the
+// first.
+func differences(name string, texts []string, want, got encoder) (n int, say string, err error) {
+	first := ""
 	for _, text := range texts {
 		w, err := want(text)
 		if err != nil {
-			return nil, pipeline.SourceFault(fmt.Errorf("%q: %w", text, err))
+			return 0, "", pipeline.SourceFault(fmt.Errorf("%q: %w", text, err))
 		}
 		have, err := got(text)
 		if err != nil {
-			return verdict(ctx, in, g.Name(), fmt.Errorf("%q: %w", text, err))
+			return 0, "", fmt.Errorf("%q: %w", text, err)
 		}
 		if slices.Equal(w, have) {
 			continue
 		}
-		if differ++; differ == 1 {
+		if n++; n == 1 {
 			first = fmt.Sprintf(", the first is %q: %v where %v is right", text, have, w)
 		}
 	}
-	b := bound{value: float64(differ), limit: float64(g.p.Max)}
-	return []pipeline.GateResult{{Gate: g.Name(), Output: in.Output, What: "golden strings with other ids", Value: b.value, Limit: b.limit, Pass: b.pass(),
-		Text: fmt.Sprintf("tokenizer: %s gives other ids for %d of %d golden strings%s%s", in.Output, differ, len(texts), first, b.words())}}, nil
+	return n, fmt.Sprintf("%s gives other ids for %d of %d golden strings%s", name, n, len(texts), first), nil
+}
+
+// TokenizerNotes warns of a GGUF file whose tokenizer gives other ids than the
+// tokenizer.json of the checkpoint that the build started from. Where there is no
+// such file, and where one of the two cannot be used here, it says nothing.
+func TokenizerNotes(ctx context.Context, in pipeline.GateInput) ([]string, error) {
+	if in.Part > 0 || in.Base == nil || in.Base.Form != model.HF {
+		return nil, nil
+	}
+	src, err := convert.OpenTokenizer(ctx, in.Base)
+	if err != nil {
+		return nil, context.Cause(ctx)
+	}
+	tok, err := load.TokenizerFromBlob(ctx, in.Set[0].Name, opener(in))
+	if err != nil {
+		return nil, context.Cause(ctx)
+	}
+	n, say, err := differences(in.Output, tokenizer.SampleTexts(), plainly(src),
+		func(text string) ([]int32, error) { return tok.Encode(text, tokenizer.EncodeOptions{Parse: true}) })
+	if err != nil || n == 0 {
+		return nil, context.Cause(ctx)
+	}
+	return []string{"tokenizer: " + say}, nil
+}
+
+// plainly encodes without what the post-processor adds.
+func plainly(s *tokenizer.Source) encoder {
+	return func(text string) ([]int32, error) { return s.Encode(text, false) }
 }
 
 // golden gives the strings and what says their ids: the file, the source's
@@ -94,10 +132,11 @@ func (g *Tokenizer) golden(ctx context.Context, in pipeline.GateInput) ([]string
 		}
 		return slices.Sorted(maps.Keys(ids)), func(text string) ([]int32, error) { return ids[text], nil }, nil
 	}
-	if in.Reference.Form == model.HF {
-		s, err := convert.OpenTokenizer(ctx, in.Reference)
+	// A convert step may have come before what is the reference for weights.
+	if in.Base != nil && in.Base.Form == model.HF {
+		s, err := convert.OpenTokenizer(ctx, in.Base)
 		if err == nil {
-			return tokenizer.SampleTexts(), func(text string) ([]int32, error) { return s.Encode(text, false) }, nil
+			return tokenizer.SampleTexts(), plainly(s), nil
 		}
 		if !errors.Is(err, tokenizer.ErrUnsupported) {
 			return nil, nil, pipeline.SourceFault(err)
