@@ -20,8 +20,10 @@ func checkQuantize(c *checker, v any, n *node, path string) {
 		checkCQ(c, q, n, path)
 		return
 	}
-	if q.Group != 0 {
-		c.errorf(n.get("group").pos, join(path, "group"), "is unused: it goes with bits or a CQ type")
+	for _, key := range []string{"group", "codebook"} {
+		if x := n.get(key); x != nil {
+			c.errorf(x.pos, join(path, key), "is unused: it goes with bits or a CQ type")
+		}
 	}
 	if q.Pure && q.Preset == "" {
 		c.errorf(n.get("pure").pos, join(path, "pure"), "goes with preset; type alone is pure already")
@@ -58,6 +60,12 @@ func checkReorder(c *checker, v any, n *node, path string) {
 	}
 }
 
+func checkCodebook(c *checker, v any, n *node, path string) {
+	if g := v.(*Codebook).Group; g&(g-1) != 0 {
+		c.errorf(n.get("group").pos, join(path, "group"), "must be 32, 64, 128 or 256, not %d", g)
+	}
+}
+
 // checkCQ finds keys that the codebook quantization of Needle checkpoints has no use
 // for.
 func checkCQ(c *checker, q *Quantize, n *node, path string) {
@@ -66,7 +74,7 @@ func checkCQ(c *checker, q *Quantize, n *node, path string) {
 	}
 	for _, m := range n.members {
 		switch m.key {
-		case "type", "bits", "group", "id":
+		case "type", "bits", "group", "codebook", "id":
 		default:
 			c.errorf(m.pos, join(path, m.key), "is unused: it does not go with bits or a CQ type")
 		}

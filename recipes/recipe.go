@@ -118,6 +118,14 @@ type Pad struct {
 	Vocab int64 // vocabulary rows to the next multiple
 }
 
+// Codebook fits CQ codebooks to the weights of a Needle checkpoint.
+type Codebook struct {
+	Bits    []int64 // widths, empty for 4, 3 and 2
+	Group   int64
+	Samples int64 // coordinates that the fit is of, at most
+	Rounds  int64
+}
+
 // Lora merges a LoRA adapter into a Needle checkpoint.
 type Lora struct {
 	Adapter string   // the source with the adapter
@@ -184,6 +192,7 @@ type Quantize struct {
 	// many weights share a norm, 0 for 128. Both are for Needle checkpoints.
 	Bits       string
 	Group      int64
+	Codebook   string // id of a codebook step, or a source
 	TypePos    Pos
 	ImatrixPos Pos
 }

@@ -9,6 +9,7 @@ import (
 
 	"quern/pipeline"
 	"quern/recipes"
+	"quern/stages/codebook"
 	"quern/stages/convert"
 	"quern/stages/emit"
 	"quern/stages/gates"
@@ -93,6 +94,8 @@ func stage(s recipes.Step) (pipeline.Stage, error) {
 		return pad.New(p), nil
 	case recipes.Imatrix:
 		return imatrix.New(p), nil
+	case recipes.Codebook:
+		return codebook.New(p), nil
 	case recipes.Lora:
 		return lora.New(p), nil
 	case recipes.Layers:

@@ -285,3 +285,58 @@ func TestCactRefuses(t *testing.T) {
 		})
 	}
 }
+
+// TestCactCodebook: codebooks fitted to the weights go into the header, and lose
+// less than the standard ones do on weights that are not normal.
+func TestCactCodebook(t *testing.T) {
+	worst := func(steps string) float64 {
+		t.Helper()
+		_, res := build(t, cactRecipe(t, steps, "gates:\n  - tensors: {min-snr-db: 1}\n"), pipeline.BuildOptions{})
+		return res.Gates[0].Value
+	}
+	plain := worst("  - quantize: {type: CQ2}\n")
+	fitted := worst("  - codebook: {id: books, bits: [2], samples: 200000}\n  - quantize: {type: CQ2, codebook: books}\n")
+	if fitted <= plain-0.05 {
+		t.Errorf("worst ratio %v dB, %v with the standard codebook", fitted, plain)
+	}
+	var first []byte
+	for _, jobs := range []int{1, 7} {
+		out, _ := build(t, cactRecipe(t, "  - codebook: {id: books}\n  - quantize: {type: CQ4, codebook: books}\n", ""), pipeline.BuildOptions{Jobs: jobs})
+		got, err := os.ReadFile(filepath.Join(out, "x.cact"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = got
+		} else if !bytes.Equal(first, got) {
+			t.Errorf("%d jobs give other bytes", jobs)
+		}
+	}
+	f := openCact(t, first)
+	standard := openCact(t, mustRead(t, filepath.Join(testdata, "cact", "needle2-b-w4.cact")))
+	for i, v := range f.Codebooks {
+		if v == standard.Codebooks[i] || v < standard.Codebooks[i]-0.05 || v > standard.Codebooks[i]+0.05 {
+			t.Errorf("entry %d is %v, the standard one %v", i, v, standard.Codebooks[i])
+		}
+	}
+	r, err := recipes.ReadFile(cactRecipe(t, "  - codebook: {id: books, group: 64}\n  - quantize: {type: CQ4, codebook: books}\n", ""), recipes.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prj, err := all.Project(r, source.Env{Digests: digests})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pipeline.Build(context.Background(), prj, pipeline.BuildOptions{OutDir: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "groups of 64") {
+		t.Errorf("another group: %v", err)
+	}
+}
+
+func mustRead(t *testing.T, file string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -189,6 +190,26 @@ func TestFit(t *testing.T) {
 	} {
 		if _, err := Fit(c.ctx, c.samples, c.levels, FitOptions{}); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		}
+	}
+}
+
+func TestBooks(t *testing.T) {
+	b := &Books{Group: 128, Samples: 5, Books: []Book{{Bits: "2", Levels: []float64{-1.5, -0.1, 0.3, 1.0 / 3 * 5}, RMS: 0.25, StandardRMS: 0.5}}}
+	text, err := b.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := ParseBooks(text)
+	if err != nil || fmt.Sprint(back) != fmt.Sprint(b) {
+		t.Errorf("%v, %v", back, err)
+	}
+	for _, c := range []struct{ name, old, new string }{
+		{"another format", "v1", "v2"}, {"another group", `"group": 128`, `"group": 100`}, {"width 1", `"bits": "2"`, `"bits": "1"`}, {"width 3", `"bits": "2"`, `"bits": "3"`},
+		{"descending", "-1.5", "1.5"}, {"unknown key", `"samples"`, `"sample"`}, {"cut", "}", ""},
+	} {
+		if _, err := ParseBooks([]byte(strings.Replace(string(text), c.old, c.new, 1))); !errors.Is(err, ErrCodebook) && !errors.Is(err, ErrGroup) {
+			t.Errorf("%s: %v", c.name, err)
 		}
 	}
 }

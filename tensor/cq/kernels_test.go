@@ -17,16 +17,16 @@ func groups(n int) [][]float32 {
 		}
 		switch k % 8 {
 		case 1:
-			x[k%n] *= 100
+			x[k%n] = float32(x[k%n] * 100)
 		case 2:
 			clear(x)
 		case 3:
 			for i := range x {
-				x[i] *= 1e-42
+				x[i] = float32(x[i] * 1e-42)
 			}
 		case 4:
 			for i := range x {
-				x[i] *= 1e30
+				x[i] = float32(x[i] * 1e30)
 			}
 		case 5:
 			x[k%n] = float32(math.Inf(1))
