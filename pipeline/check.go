@@ -46,6 +46,9 @@ func (b *build) gatesOnce(ctx context.Context) (failed []string, err error) {
 	}
 	memo := &Memo{}
 	for i, o := range b.outs {
+		if o.layout.Of != nil {
+			continue
+		}
 		in := b.gateInput(i, blobs)
 		in.Memo = memo
 		for _, g := range b.prj.Gates {
@@ -97,6 +100,9 @@ func (b *build) gateInput(i int, blobs []tensor.Blob) GateInput {
 	first := slices.Index(b.plan.emitters, b.plan.emitters[i])
 	in.Part = i - first
 	for k := first; k < len(b.outs) && b.plan.emitters[k] == b.plan.emitters[i]; k++ {
+		if b.outs[k].layout.Of != nil {
+			continue
+		}
 		in.Set = append(in.Set, WrittenFile{Name: b.outs[k].layout.File, Blob: blobs[k]})
 	}
 	return in

@@ -109,6 +109,9 @@ func Emit(ctx context.Context, l *Layout, read RowReader, w io.Writer, opt EmitO
 	if err := l.check(); err != nil {
 		return nil, err
 	}
+	if l.Of != nil {
+		return nil, fmt.Errorf("%s: %w: it is written after %s, with the digest of that", l.File, ErrLayout, l.Of.File)
+	}
 	if opt.Events == nil {
 		opt.Events = NoEvents{}
 	}

@@ -216,7 +216,16 @@ func (o *output) emitOnce(ctx, whole context.Context) error {
 	}
 	r := &keptReader{o: o, open: map[digest.Digest]StoredBlob{}}
 	defer r.close()
-	written, err := Emit(ctx, o.layout, r.read, o, opt)
+	l := o.layout
+	if l.Of != nil {
+		after, release, err := o.b.after(l)
+		if err != nil {
+			return fmt.Errorf("%s: %w", l.File, err)
+		}
+		defer release()
+		l = after
+	}
+	written, err := Emit(ctx, l, r.read, o, opt)
 	if err != nil {
 		return err
 	}
@@ -227,6 +236,37 @@ func (o *output) emitOnce(ctx, whole context.Context) error {
 	}
 	o.written, o.lost = written, lossOf(o.layout)
 	return nil
+}
+
+// after gives the layout of a file that goes with an output written already, to
+// be released when it is written itself.
+func (b *build) after(l *Layout) (*Layout, func() error, error) {
+	for _, o := range b.outs {
+		if o.layout != l.Of || o.written == nil {
+			continue
+		}
+		blob, release, err := o.content()
+		if err != nil {
+			return nil, nil, err
+		}
+		if l, err = l.after(o.written.Digest, blob); err != nil {
+			return nil, nil, errors.Join(err, release())
+		}
+		return l, release, nil
+	}
+	return nil, nil, fmt.Errorf("%w: %s, which it goes with, is not written yet", ErrLayout, l.Of.File)
+}
+
+// content gives the bytes of a written output, before or after it has its name.
+func (o *output) content() (tensor.Blob, func() error, error) {
+	if o.file != nil {
+		return tensor.ReaderAtBlob(o.path, o.file, o.layout.Size), func() error { return nil }, nil
+	}
+	f, err := tensor.OpenFile(o.path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return f, f.Close, nil
 }
 
 // keptReader reads items from the store where it has them.

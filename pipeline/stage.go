@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"quern/internal/digest"
 	"quern/model"
@@ -75,6 +76,15 @@ type Layout struct {
 	MaxSize int64
 	// Model is the model as it is written, for those who compare.
 	Model *model.Model
+	// Of, for a file that repeats tensors of another one in another form, is the
+	// layout of that file, which stands before it in the plan. Such a file holds
+	// nothing of its own to measure: gates look at the other one. When that is
+	// written, Header has the SHA-256 of it at OfDigestAt, and OfRows gives the
+	// sources of the rows of Items anew, which read the file as written and make
+	// nothing twice; nil leaves the items as they are.
+	Of         *Layout
+	OfDigestAt int64
+	OfRows     func(written tensor.Blob) ([]tensor.Source, error)
 }
 
 // Item is one tensor of a Layout.
@@ -104,6 +114,9 @@ func (l *Layout) check() error {
 		}
 		at = it.Offset + it.Tensor.Bytes()
 	}
+	if l.Of != nil && (l.OfDigestAt < 0 || l.OfDigestAt > int64(len(l.Header))-int64(len(digest.Digest{}))) {
+		return fmt.Errorf("%s: %w: a digest at %d does not fit into the header of %d bytes", l.File, ErrLayout, l.OfDigestAt, len(l.Header))
+	}
 	if at > l.Size {
 		return fmt.Errorf("%s: %w: planned size %d is under the end of the data %d", l.File, ErrLayout, l.Size, at)
 	}
@@ -121,5 +134,32 @@ func (l *Layout) Key() tensor.Key {
 	for _, it := range l.Items {
 		params += fmt.Sprintf(" %d", it.Offset)
 	}
+	if l.Of != nil {
+		params += fmt.Sprintf(" digest at %d", l.OfDigestAt)
+		keys = append(keys, l.Of.Key())
+	}
 	return tensor.Derive("emit/"+l.Version, params, keys...)
+}
+
+// after gives the layout of a file that goes with another one, which is written
+// now.
+func (l *Layout) after(sum digest.Digest, written tensor.Blob) (*Layout, error) {
+	c := *l
+	c.Of, c.Header = nil, slices.Clone(l.Header)
+	copy(c.Header[l.OfDigestAt:], sum[:])
+	if l.OfRows == nil {
+		return &c, nil
+	}
+	rows, err := l.OfRows(written)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) != len(l.Items) {
+		return nil, fmt.Errorf("%w: rows of %d tensors for %d", ErrLayout, len(rows), len(l.Items))
+	}
+	c.Items = slices.Clone(l.Items)
+	for i := range c.Items {
+		c.Items[i].Tensor = c.Items[i].Tensor.With(func(t *tensor.Tensor) { t.Src = rows[i] })
+	}
+	return &c, nil
 }

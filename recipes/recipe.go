@@ -215,10 +215,11 @@ type Output struct {
 	// gguf file; more are written as shards. 0 means no bound.
 	SplitSize     int64
 	SplitTensors  int64
-	NoTensorFirst bool   // the first shard has metadata only
-	Flash         int64  // kmcu: partition size in bytes, 0 for none
-	Align         string // kmcu: row (default) or none
-	MaxSeq        int64  // kmcu: overrides max_position_embeddings in the header, 0 for none
+	NoTensorFirst bool     // the first shard has metadata only
+	Repack        []string // layouts of the repack caches written beside a gguf file
+	Flash         int64    // kmcu: partition size in bytes, 0 for none
+	Align         string   // kmcu: row (default) or none
+	MaxSeq        int64    // kmcu: overrides max_position_embeddings in the header, 0 for none
 	// Generation of a cact output: 2, 3, or 0 for the model's.
 	Generation int64
 	Pos        Pos

@@ -1,6 +1,12 @@
 package recipes
 
-import "quern/model"
+import (
+	"strconv"
+	"strings"
+
+	"quern/model"
+	"quern/tensor/repack"
+)
 
 func outputObjects() []*object {
 	formats := []*object{
@@ -8,6 +14,7 @@ func outputObjects() []*object {
 			name:    "gguf",
 			doc:     "A GGUF file for llama.cpp and its kin.",
 			example: "{format: gguf, file: stories-q8_0.gguf}",
+			check:   checkGGUF,
 			fields: []field{
 				{key: "outtype", goName: "OutType", kind: kindChoice, choices: outTypes(), noDef: "f16", example: "bf16",
 					doc: "The outtype of the implied convert step. Only for a Hugging Face model that no step brings into GGUF form."},
@@ -17,6 +24,8 @@ func outputObjects() []*object {
 					doc: "The most tensors in one file, as --split-max-tensors."},
 				{key: "no-tensor-first-split", goName: "NoTensorFirst", kind: kindBool, def: "false", example: "true",
 					doc: "With a bound: the first shard holds the metadata and no tensor."},
+				{key: "repack", goName: "Repack", kind: kindText, list: true, noDef: "no cache", example: "[q4_0_4x4]",
+					doc: "Writes a cache beside the file for each of these layouts, NAME.gguf.LAYOUT.repack: the matrices of the layout's type as ggml would interleave them in memory. Not with shards. There are " + layoutNames() + "; letter case does not count. See [repack.md](repack.md)."},
 			},
 		},
 		{
@@ -75,4 +84,44 @@ func roles() []choice {
 		}
 	}
 	return out
+}
+
+// layoutNames lists the layouts of repack caches.
+func layoutNames() string {
+	var out []string
+	for _, l := range repack.Layouts() {
+		out = append(out, "`"+l.String()+"`")
+	}
+	return strings.Join(out, ", ")
+}
+
+// checkGGUF brings the names of layouts into one spelling and finds those that
+// cannot be written.
+func checkGGUF(c *checker, v any, n *node, path string) {
+	o := v.(*Output)
+	x := n.get("repack")
+	if x == nil || len(o.Repack) != len(x.items) {
+		return
+	}
+	path = join(path, "repack")
+	seen := map[string]bool{}
+	for i, name := range o.Repack {
+		at, pos := join(path, strconv.Itoa(i)), x.items[i].pos
+		if name == "" {
+			continue // in error already
+		}
+		l, err := repack.Parse(name)
+		if err != nil {
+			c.errorf(pos, at, "%v", err)
+			continue
+		}
+		if seen[l.String()] {
+			c.errorf(pos, at, "%s is there already", l)
+		}
+		seen[l.String()] = true
+		o.Repack[i] = l.String()
+	}
+	if o.SplitSize > 0 || o.SplitTensors > 0 {
+		c.errorf(x.pos, path, "does not go with shards: a cache belongs to one file")
+	}
 }

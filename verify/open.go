@@ -8,6 +8,7 @@ import (
 	"quern/formats/cact"
 	"quern/formats/gguf"
 	"quern/formats/kmcu"
+	"quern/formats/repacked"
 	"quern/formats/safetensors"
 	"quern/tensor"
 )
@@ -24,6 +25,7 @@ const (
 	KMCU        Format = "kmcu"
 	Cact        Format = "cact"
 	Safetensors Format = "safetensors"
+	Repacked    Format = "repack"
 )
 
 // Sniff tells the format of a file by its first bytes.
@@ -43,6 +45,8 @@ func Sniff(ctx context.Context, name string, b tensor.Blob) (Format, error) {
 		return KMCU, nil
 	case cact.IsCact(head):
 		return Cact, nil
+	case repacked.IsRepacked(head):
+		return Repacked, nil
 	case n == 9 && head[8] == '{':
 		return Safetensors, nil
 	}
@@ -50,7 +54,7 @@ func Sniff(ctx context.Context, name string, b tensor.Blob) (Format, error) {
 	if _, err := gguf.Open(ctx, name, b, gguf.Options{}); errors.Is(err, gguf.ErrLFSPointer) || errors.Is(err, gguf.ErrHTML) {
 		return "", err
 	}
-	return "", fmt.Errorf("%s: %w: it starts with %q; GGUF, KMCU, .cact and safetensors files are read", name, ErrFormat, head)
+	return "", fmt.Errorf("%s: %w: it starts with %q; GGUF, KMCU, .cact and safetensors files and repack caches are read", name, ErrFormat, head)
 }
 
 // OpenOptions change how a file is opened. The zero value is right for most.
@@ -93,12 +97,30 @@ func TensorsWith(ctx context.Context, name string, b tensor.Blob, opt OpenOption
 	case Cact:
 		ts, err := cactTensors(ctx, name, b)
 		return f, ts, err
+	case Repacked:
+		ts, err := plainTensors(ctx, name, b)
+		return f, ts, err
 	}
 	file, err := safetensors.Open(ctx, name, b, safetensors.Options{MaxHeader: opt.MaxHeader})
 	if err != nil {
 		return f, nil, err
 	}
 	return f, file.Tensors, nil
+}
+
+// plainTensors gives the matrices of a repack cache with their rows in order.
+func plainTensors(ctx context.Context, name string, b tensor.Blob) ([]*tensor.Tensor, error) {
+	file, err := repacked.Open(ctx, name, b, repacked.Options{})
+	if err != nil {
+		return nil, err
+	}
+	ts := make([]*tensor.Tensor, len(file.Entries))
+	for i := range file.Entries {
+		if ts[i], err = file.Plain(&file.Entries[i]); err != nil {
+			return nil, err
+		}
+	}
+	return ts, nil
 }
 
 // cactTensors gives the weights of an archive, matrices read back from their

@@ -17,6 +17,7 @@ import (
 
 	"quern/formats/gguf"
 	"quern/formats/kmcu"
+	"quern/formats/repacked"
 	"quern/formats/safetensors"
 	"quern/hub"
 	"quern/model"
@@ -153,6 +154,8 @@ func inspectFile(ctx context.Context, name string, blob tensor.Blob, h source.He
 		return inspectKMCU(ctx, name, blob)
 	case verify.Cact:
 		return inspectCact(ctx, name, blob)
+	case verify.Repacked:
+		return inspectRepacked(ctx, name, blob)
 	}
 	f, err := safetensors.Open(ctx, name, blob, safetensors.Options{MaxHeader: h.Max})
 	if err != nil {
@@ -164,6 +167,26 @@ func inspectFile(ctx context.Context, name string, blob tensor.Blob, h source.He
 		doc.Metadata = append(doc.Metadata, metadataEntry{Key: kv.Key, Type: "string", Value: kv.Value})
 	}
 	doc.Tensors = listTensors(f.Tensors, false)
+	return doc, nil
+}
+
+// inspectRepacked lists the plain tensors of a repack cache, at the places of the
+// repacked ones.
+func inspectRepacked(ctx context.Context, name string, blob tensor.Blob) (*inspection, error) {
+	f, err := repacked.Open(ctx, name, blob, repacked.Options{})
+	if err != nil {
+		return nil, err
+	}
+	ts := make([]*tensor.Tensor, len(f.Entries))
+	for i := range f.Entries {
+		if ts[i], err = f.Plain(&f.Entries[i]); err != nil {
+			return nil, err
+		}
+	}
+	doc := &inspection{Name: name, Format: string(verify.Repacked), Size: f.Size, Details: []field{
+		{"layout", f.Layout.String()}, {"of the GGUF file", "sha256:" + f.GGUF.Hex()}, {"its size", f.GGUFSize}, {"alignment", f.Alignment},
+		{"tensors", len(ts)}, {"weights", weights(ts)}}}
+	doc.Tensors = listTensors(ts, false)
 	return doc, nil
 }
 

@@ -64,6 +64,7 @@ type otherType struct {
 func otherTypes(id int32) (otherType, bool) {
 	const activations = "holds activations while a model runs and has no use in a file"
 	const removed = "was removed from ggml; convert the model again"
+	const interleaved = "has its rows interleaved for one processor, and was removed from ggml; convert the model again"
 	switch id {
 	case 9:
 		return otherType{"Q8_1", 32, 36, activations}, true
@@ -74,17 +75,17 @@ func otherTypes(id int32) (otherType, bool) {
 	case 5:
 		return otherType{"Q4_3", 0, 0, removed}, true
 	case 31:
-		return otherType{"Q4_0_4_4", 0, 0, removed}, true
+		return otherType{"Q4_0_4_4", 0, 0, interleaved}, true
 	case 32:
-		return otherType{"Q4_0_4_8", 0, 0, removed}, true
+		return otherType{"Q4_0_4_8", 0, 0, interleaved}, true
 	case 33:
-		return otherType{"Q4_0_8_8", 0, 0, removed}, true
+		return otherType{"Q4_0_8_8", 0, 0, interleaved}, true
 	case 36:
-		return otherType{"IQ4_NL_4_4", 0, 0, removed}, true
+		return otherType{"IQ4_NL_4_4", 0, 0, interleaved}, true
 	case 37:
-		return otherType{"IQ4_NL_4_8", 0, 0, removed}, true
+		return otherType{"IQ4_NL_4_8", 0, 0, interleaved}, true
 	case 38:
-		return otherType{"IQ4_NL_8_8", 0, 0, removed}, true
+		return otherType{"IQ4_NL_8_8", 0, 0, interleaved}, true
 	}
 	return otherType{}, false
 }

@@ -40,7 +40,7 @@ func (e *GGUF) Plan(ctx context.Context, in *model.Model) (*pipeline.Layout, err
 		return nil, err
 	}
 	if len(ls) != 1 {
-		return nil, fmt.Errorf("%s: the model is split into %d files", e.out.File, len(ls))
+		return nil, fmt.Errorf("%s: the output is a set of %d files", e.out.File, len(ls))
 	}
 	return ls[0], nil
 }
@@ -93,6 +93,13 @@ func (e *GGUF) PlanSet(ctx context.Context, in *model.Model) ([]*pipeline.Layout
 		out[k] = l
 	}
 	out[0].Notes = warnings
+	for _, name := range e.out.Repack {
+		l, err := repackCache(out[0], m, name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, l)
+	}
 	return out, nil
 }
 

@@ -28,6 +28,7 @@ var kinds = []struct{ magic, name string }{
 	{"tjgg", "a GGML file of the time before GGUF"},
 	{"lmgg", "a GGML file of the time before GGUF"},
 	{"KMCU", "a KMCU file"},
+	{"QUERNRPK", "a repack cache, whose rows are interleaved for one processor; take the GGUF file that it was made of"},
 	{"PK\x03\x04", "a ZIP archive, probably a PyTorch checkpoint"},
 	{"\x1f\x8b", "gzip data"},
 	{"\x89HDF", "an HDF5 file"},
