@@ -204,7 +204,7 @@ func TestGeneration2(t *testing.T) {
 // TestGeneration3 compares with the JAX model: float, W4A8, and W4A8 with int8
 // keys and values.
 func TestGeneration3(t *testing.T) {
-	for _, name := range []string{"needle3-b", "needle3-c"} {
+	for _, name := range []string{"needle3-a", "needle3-b", "needle3-c"} {
 		g, archive, float := openGolden(t, name+"-logits.safetensors"), openArchive(t, name+".cact"), openCheckpoint(t, name+".safetensors")
 		for _, c := range []struct {
 			m              *needle.Model
