@@ -13,6 +13,7 @@ import (
 	"quern/formats/cact"
 	"quern/formats/gguf"
 	"quern/formats/kmcu"
+	"quern/formats/pickle"
 	"quern/formats/safetensors"
 	"quern/model"
 	checkpoint "quern/model/needle"
@@ -59,8 +60,8 @@ func FromBlob(ctx context.Context, name string, open gguf.Opener) (infer.Model, 
 	if cact.IsCact(head) {
 		return openCact(ctx, name, f)
 	}
-	if len(head) == 9 && head[8] == '{' {
-		return openCheckpoint(ctx, name, f)
+	if len(head) == 9 && head[8] == '{' || pickle.IsPickle(head) {
+		return openCheckpoint(ctx, name, f, pickle.IsPickle(head))
 	}
 	// What is none of the formats gets the GGUF reader's error, which tells
 	// other kinds of files apart.
@@ -103,10 +104,16 @@ func openCact(ctx context.Context, name string, f tensor.Blob) (infer.Model, err
 	return m, nil
 }
 
-// openCheckpoint opens a Needle checkpoint, the only safetensors file that is a whole
-// model.
-func openCheckpoint(ctx context.Context, name string, f tensor.Blob) (infer.Model, error) {
-	c, err := checkpoint.LoadSafetensors(ctx, name, f, safetensors.Options{})
+// openCheckpoint opens a Needle checkpoint, the only safetensors or pickle file that is
+// a whole model.
+func openCheckpoint(ctx context.Context, name string, f tensor.Blob, pickled bool) (infer.Model, error) {
+	var c *model.Model
+	var err error
+	if pickled {
+		c, err = checkpoint.LoadPickle(ctx, name, f, pickle.Options{})
+	} else {
+		c, err = checkpoint.LoadSafetensors(ctx, name, f, safetensors.Options{})
+	}
 	if err == nil && c == nil {
 		err = fmt.Errorf("%s: %w: weights without their config; open the folder they are in", name, infer.ErrModel)
 	}

@@ -51,12 +51,21 @@ func TestNeedle(t *testing.T) {
 	}
 }
 
+// TestNeedlePickle: the two forms of a checkpoint are one model.
+func TestNeedlePickle(t *testing.T) {
+	const name = "../../testdata/cact/needle3-b"
+	tokens := []int32{2, 5, 90, 200, 7, 8}
+	want := all(t, session(t, open(t, name+".safetensors"), infer.SessionOptions{}), tokens)
+	equal(t, "pickle", all(t, session(t, open(t, name+".pkl"), infer.SessionOptions{}), tokens), want)
+}
+
 func TestNeedleRefuses(t *testing.T) {
 	for path, want := range map[string]error{
 		"../../testdata/models/stories260k/model.safetensors": infer.ErrModel,
 		"../../testdata/cact/needle3-a-lora.safetensors":      infer.ErrModel,
+		"../../testdata/cact/needle3-b-lora.pkl":              nil,
 	} {
-		if m, err := load.Open(t.Context(), path); !errors.Is(err, want) {
+		if m, err := load.Open(t.Context(), path); err == nil || want != nil && !errors.Is(err, want) {
 			t.Errorf("%s: %v, %v", path, m, err)
 		}
 	}
