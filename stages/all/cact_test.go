@@ -264,6 +264,7 @@ func TestCactRefuses(t *testing.T) {
 		{"tied", "  - tie-head: {force: true}\n", "", "form"},
 		{"padded", "  - pad: {vocab: 64}\n", "", "form"},
 		{"converted", "  - convert: {}\n", "", "form"},
+		{"a tokenizer with more pieces than rows", "", "sources={base: {file: '" + strings.Replace(cactFile, "needle2-a-w4.cact", "needle3-b.safetensors", 1) + "'}, tokenizer: {file: '" + cactFile + "'}}", "512 pieces"},
 		{"KMCU of it", "", "outputs=[{format: kmcu, file: x.kmcu}]", "form"},
 		{"another model's tokenizer", "", "sources.tokenizer={dir: " + filepath.ToSlash(filepath.Join(testdata, "models", "stories260k")) + "}", "tokenizer"},
 	} {

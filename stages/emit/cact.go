@@ -135,6 +135,30 @@ func planOf(m *model.Model, tok *tensor.Tensor) []model.PlanInfo {
 	return append(out, model.PlanInfo{From: tok.Type, Reason: "tokenizer"})
 }
 
+// checkTokenizer holds the tokenizer of another archive against the model.
+func checkTokenizer(ctx context.Context, source string, t *tensor.Tensor, h cact.Header) error {
+	if t.Bytes() > cact.MaxTokenizer {
+		return fmt.Errorf("%w: the tokenizer of source %s has %d bytes", ErrCact, source, t.Bytes())
+	}
+	b := make([]byte, t.Bytes())
+	if err := t.ReadRows(ctx, b, 0, t.Rows()); err != nil {
+		return pipeline.SourceFault(err)
+	}
+	tok, err := cact.ParseTokenizer(b)
+	if err != nil {
+		return pipeline.SourceFault(fmt.Errorf("source %s: %w", source, err))
+	}
+	return fits(source, tok, h)
+}
+
+// fits refuses a tokenizer with more pieces than the embedding has rows.
+func fits(source string, t *cact.Tokenizer, h cact.Header) error {
+	if len(t.Pieces) > int(h.Vocab) {
+		return fmt.Errorf("%w: the tokenizer of source %s has %d pieces, the model's vocabulary %d rows", ErrCact, source, len(t.Pieces), h.Vocab)
+	}
+	return nil
+}
+
 // maxSPModel bounds a SentencePiece file; the largest published ones have 5 MB.
 const maxSPModel = 64 << 20
 
@@ -148,7 +172,7 @@ func cactTokenizer(ctx context.Context, m *model.Model, sources []*pipeline.Sour
 		}
 		if s.Model != nil {
 			if t := s.Model.Tensor(cact.NameTokenizer); s.Model.Form == model.Cact && t != nil {
-				return t, nil
+				return t, checkTokenizer(ctx, s.Name, t, h)
 			}
 			return nil, fmt.Errorf("%w: source %s is a %s model; a SentencePiece model or an archive with a tokenizer is needed", ErrCact, s.Name, s.Model.Form)
 		}
@@ -167,8 +191,8 @@ func cactTokenizer(ctx context.Context, m *model.Model, sources []*pipeline.Sour
 		if err != nil {
 			return nil, fmt.Errorf("source %s: %w", s.Name, err)
 		}
-		if len(t.Pieces) > int(h.Vocab) {
-			return nil, fmt.Errorf("%w: the tokenizer of source %s has %d pieces, the model's vocabulary %d rows", ErrCact, s.Name, len(t.Pieces), h.Vocab)
+		if err := fits(s.Name, t, h); err != nil {
+			return nil, err
 		}
 		return needle.TokenizerTensor(t)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"quern/artifacts"
+	"quern/formats/cact"
 	"quern/model"
 	"quern/pipeline"
 	"quern/tensor"
@@ -60,8 +61,14 @@ func (a *stored) Artifact(ctx context.Context, name, ref string, h Headers) (*pi
 		src.Files[0].SHA256 = f.out.Digest.Hex()
 		return nil
 	}
-	open := func(context.Context, string) (tensor.Blob, error) { return marked{content}, nil }
-	m, _, err := model.LoadGGUF(ctx, f.out.File, open, h.gguf(name, tensor.Derive("file", f.out.Digest.Hex())))
+	key := tensor.Derive("file", f.out.Digest.Hex())
+	var m *model.Model
+	if f.out.Format == "cact" {
+		m, err = model.LoadCact(ctx, f.out.File, marked{content}, cact.Options{Source: name, Key: key})
+	} else {
+		open := func(context.Context, string) (tensor.Blob, error) { return marked{content}, nil }
+		m, _, err = model.LoadGGUF(ctx, f.out.File, open, h.gguf(name, key))
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("artifact %s: %w", ref, err), blob.Close())
 	}
@@ -139,7 +146,7 @@ func (a *stored) resolve(ctx context.Context, ref string) (artifacts.Descriptor,
 }
 
 // pickOutput chooses the output that is meant: the one named, else the only
-// GGUF file.
+// model file, GGUF or .cact.
 func pickOutput(b *artifacts.Build, file string) (*artifacts.BuildOutput, error) {
 	var found *artifacts.BuildOutput
 	for i := range b.Outputs {
@@ -147,9 +154,9 @@ func pickOutput(b *artifacts.Build, file string) (*artifacts.BuildOutput, error)
 		if file != "" && o.File == file {
 			return o, nil
 		}
-		if file == "" && o.Format == "gguf" {
+		if file == "" && (o.Format == "gguf" || o.Format == "cact") {
 			if found != nil {
-				return nil, fmt.Errorf("%w: it has several GGUF files; name one as NAME/FILE", ErrKind)
+				return nil, fmt.Errorf("%w: it has several model files; name one as NAME/FILE", ErrKind)
 			}
 			found = o
 		}
