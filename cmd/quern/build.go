@@ -107,7 +107,7 @@ func printBuild(w io.Writer, res *pipeline.Result) error {
 	var b strings.Builder
 	for _, o := range res.Outputs {
 		fmt.Fprintf(&b, "%s\n", o.Path)
-		fmt.Fprintf(&b, "  size     %d bytes (%s), %.2f bits per weight, %d tensors\n", o.Size, bytesText(o.Size), o.BitsPerWeight, o.Tensors)
+		fmt.Fprintf(&b, "  size     %d bytes (%s), %s%d tensors\n", o.Size, bytesText(o.Size), perWeight(o.BitsPerWeight), o.Tensors)
 		fmt.Fprintf(&b, "  sha256   %s\n", o.SHA256.Hex())
 		switch {
 		case o.Cached:

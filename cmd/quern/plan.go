@@ -84,7 +84,11 @@ func printPlan(w io.Writer, doc *pipeline.PlanReport) error {
 		if err := t.Flush(); err != nil {
 			return err
 		}
-		fmt.Fprintf(w, "  size %d bytes (%s), %.2f bits per weight, %d tensors; types: %s\n", o.Size, bytesText(o.Size), o.BitsPerWeight, len(o.Tensors), shares(o.Types))
+		fmt.Fprintf(w, "  size %d bytes (%s), %s%d tensors", o.Size, bytesText(o.Size), perWeight(o.BitsPerWeight), len(o.Tensors))
+		if len(o.Types) > 0 {
+			fmt.Fprintf(w, "; types: %s", shares(o.Types))
+		}
+		fmt.Fprintln(w)
 		if o.Kept {
 			fmt.Fprintf(w, "  the store has the whole file\n")
 		}
@@ -107,4 +111,13 @@ func shares(list []pipeline.TypeShare) string {
 		parts[i] = fmt.Sprintf("%s %.1f %% of weights, %.1f %% of bytes", s.Type, 100*s.Weights, 100*s.Bytes)
 	}
 	return strings.Join(parts, "; ")
+}
+
+// perWeight says how many bits a weight takes, and nothing of a file without
+// weights of its own.
+func perWeight(bits float64) string {
+	if bits == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f bits per weight, ", bits)
 }

@@ -160,9 +160,9 @@ func permuted(m *model.Model, perm []uint32) *model.Model {
 }
 
 // Place fills in what the keys say of a file with these entries and tensors. It
-// gives meta itself when it has none of the keys. Where the experts are not last,
-// as after a step with an order of its own, the keys go, and a sentence says so;
-// so they do in the shards of a split file, whose offsets are their own.
+// gives meta itself when it has none of the keys, else a sentence for the user too.
+// Where the experts are not last, as after a step with an order of its own, the
+// keys go; so they do in the shards of a split file, whose offsets are their own.
 func Place(meta *gguf.Metadata, specs []gguf.TensorSpec, split bool) (*gguf.Metadata, []string, error) {
 	if meta == nil || !slices.ContainsFunc(keys, meta.Has) {
 		return meta, nil, nil
@@ -209,5 +209,6 @@ func Place(meta *gguf.Metadata, specs []gguf.TensorSpec, split bool) (*gguf.Meta
 	end := l.Tensors[len(specs)-1]
 	out.Set(KeyOffset, gguf.Scalar(uint64(at)))
 	out.Set(KeyBytes, gguf.Scalar(uint64(end.Offset+end.Bytes-l.Tensors[first].Offset)))
-	return out, nil, nil
+	return out, []string{fmt.Sprintf("%d tensors of experts begin at byte %d, so that many are mapped for all else; %d bytes of experts follow",
+		len(specs)-first, at, end.Offset+end.Bytes-l.Tensors[first].Offset)}, nil
 }

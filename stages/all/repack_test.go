@@ -13,6 +13,7 @@ import (
 	"quern/internal/digest"
 	"quern/pipeline"
 	"quern/stages/emit"
+	"quern/stages/source"
 	"quern/tensor"
 	"quern/verify"
 )
@@ -203,6 +204,10 @@ func TestRepackedSource(t *testing.T) {
 	_, err := build1(t.Context(), t, again, sourceEnv(), pipeline.BuildOptions{OutDir: t.TempDir()}, "sources.base.gguf="+cache)
 	if !errors.Is(err, gguf.ErrNotGGUF) || !errors.Is(err, pipeline.ErrSource) || !strings.Contains(err.Error(), "repack cache") || !strings.Contains(err.Error(), "GGUF file that it was made of") {
 		t.Errorf("a cache as source: %v", err)
+	}
+	_, err = build1(t.Context(), t, again, sourceEnv(), pipeline.BuildOptions{OutDir: t.TempDir()}, "sources.base.file="+cache)
+	if !errors.Is(err, source.ErrKind) || !errors.Is(err, pipeline.ErrSource) || !strings.Contains(err.Error(), "q4_0_4x4") || !strings.Contains(err.Error(), digest.Of(readAll(t, filepath.Join(out, "out.gguf"))).Hex()) {
+		t.Errorf("a cache as a plain file: %v", err)
 	}
 	// The file itself will do.
 	if _, err := build1(t.Context(), t, again, sourceEnv(), pipeline.BuildOptions{OutDir: t.TempDir()}, "sources.base.gguf="+filepath.Join(out, "out.gguf")); err != nil {

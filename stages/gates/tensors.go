@@ -26,7 +26,7 @@ func Reference(ctx context.Context, format verify.Format, ref *model.Model) ([]*
 		return emit.KMCUReference(ref)
 	case verify.Cact:
 		return needle.Reference(ref)
-	case verify.GGUF:
+	case verify.GGUF, verify.Repacked:
 		if ref.Form != model.HF {
 			return ref.Tensors, nil
 		}

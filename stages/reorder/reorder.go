@@ -4,7 +4,6 @@ package reorder
 
 import (
 	"context"
-	"fmt"
 
 	"quern/model"
 	"quern/model/convert"
@@ -35,18 +34,5 @@ func (s *Stage) Plan(ctx context.Context, in *model.Model) (*model.Model, error)
 	if s.p.Experts == "restore" {
 		return order.Restore(m)
 	}
-	out, err := order.ExpertsLast(m, s.p.Align)
-	if err != nil {
-		return nil, err
-	}
-	var n, size, rest int64
-	for _, t := range out.Tensors {
-		if order.IsExpert(t.Name) {
-			n, size = n+1, size+t.Bytes()
-		} else {
-			rest += t.Bytes()
-		}
-	}
-	return out.WithNotes(model.Note{Text: fmt.Sprintf(
-		"reorder: %d tensors of experts, now %d bytes, go to the end; %d bytes of tensors stay in front of them", n, size, rest)}), nil
+	return order.ExpertsLast(m, s.p.Align)
 }
