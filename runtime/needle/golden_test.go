@@ -201,6 +201,17 @@ func TestGeneration2(t *testing.T) {
 	}
 }
 
+// TestGeneration2Rounded compares W4A8 with the JAX model of generation 2.
+func TestGeneration2Rounded(t *testing.T) {
+	g := openGolden(t, "needle2-w4a8.safetensors")
+	for i, tokens := range [][]int32{{2, 403, 407, 261}, {378, 432, 383, 286}} {
+		for _, name := range []string{"a", "b"} {
+			s := session(t, openArchive(t, "needle2-"+name+"-w4.cact"), infer.SessionOptions{Act: infer.Q8}, needle.Options{})
+			near(t, name, logits(t, s, tokens), g.rows(t, name+"."+strconv.Itoa(i)), 2e-5)
+		}
+	}
+}
+
 // TestGeneration3 compares with the JAX model: float, W4A8, and W4A8 with int8
 // keys and values.
 func TestGeneration3(t *testing.T) {
