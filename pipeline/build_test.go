@@ -364,6 +364,12 @@ func TestLayoutsAreChecked(t *testing.T) {
 		"overlap":       func(l *pipeline.Layout) { l.Items[2].Offset = l.Items[0].Offset },
 		"in the header": func(l *pipeline.Layout) { l.Items[0].Offset = 2 },
 		"too short":     func(l *pipeline.Layout) { l.Size = l.Items[3].Offset },
+		// A file that goes with another needs that one's digest first.
+		"another file first": func(l *pipeline.Layout) {
+			l.Header, l.Items, l.Size, l.Of = make([]byte, 64), nil, 64, &pipeline.Layout{File: "y"}
+		},
+		"no room for a digest":      func(l *pipeline.Layout) { l.Of, l.OfDigestAt = &pipeline.Layout{File: "y"}, int64(len(l.Header)) },
+		"a digest before the start": func(l *pipeline.Layout) { l.Of, l.OfDigestAt = &pipeline.Layout{File: "y"}, -1 },
 	} {
 		bad := *l
 		bad.Items = slices.Clone(l.Items)
@@ -385,5 +391,49 @@ func TestLockPath(t *testing.T) {
 		if got := pipeline.LockPath(recipe); got != want {
 			t.Errorf("%s: %s, want %s", recipe, got, want)
 		}
+	}
+}
+
+// besideEmitter lays out a file and one that goes with it, in an order.
+type besideEmitter struct{ first, second int }
+
+func (e besideEmitter) Plan(context.Context, *model.Model) (*pipeline.Layout, error) {
+	return nil, errors.New("a set")
+}
+
+func (e besideEmitter) PlanSet(ctx context.Context, m *model.Model) ([]*pipeline.Layout, error) {
+	file, err := emitter{file: "x", header: "head"}.Plan(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	beside := *file
+	beside.File, beside.Header = "x.beside", make([]byte, 40)
+	beside.Items, beside.Size = nil, 40
+	beside.Of, beside.OfDigestAt = file, 5
+	set := []*pipeline.Layout{file, &beside}
+	return []*pipeline.Layout{set[e.first], set[e.second]}, nil
+}
+
+// TestBeside: a file that goes with another one gets the digest of what was
+// written, and the other one has to come first.
+func TestBeside(t *testing.T) {
+	w := newWorld(t, true)
+	w.outputs = []pipeline.PlacedEmitter{{Emitter: besideEmitter{0, 1}, Where: "r.yaml:3:5"}}
+	out := t.TempDir()
+	res, err := w.build(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(filepath.Join(out, "x.beside"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := res.Outputs[0].SHA256
+	if want := slices.Concat(make([]byte, 5), sum[:], make([]byte, 3)); !bytes.Equal(got, want) {
+		t.Errorf("%x, want %x", got, want)
+	}
+	w.outputs[0].Emitter = besideEmitter{1, 0}
+	if _, err := w.build(t.TempDir()); !errors.Is(err, pipeline.ErrLayout) || !strings.Contains(err.Error(), "not written yet") {
+		t.Errorf("in the wrong order: %v", err)
 	}
 }
