@@ -11,7 +11,7 @@
 // GGUF readers demand that every tensor begins where the one before it ends,
 // rounded up to general.alignment, and llama.cpp refuses tensors that it does not
 // know. So there is no gap and no tensor to fill it: the header grows instead, by
-// a list of zero bytes under a key that readers skip, until the first expert falls
+// a text of spaces under a key that readers skip, until the first expert falls
 // on a multiple of the alignment asked for. That costs less than one such unit,
 // where a larger general.alignment would cost up to one a tensor.
 //
@@ -20,7 +20,7 @@
 //	quern.experts.offset   u64    where the first expert begins, from the start of the file: the bytes to map for all else
 //	quern.experts.bytes    u64    from there to the end of the last expert
 //	quern.experts.align    u32    what the offset is a multiple of, where that was asked for
-//	quern.experts.padding  [u8]   the filler
+//	quern.experts.padding  text   the filler, spaces
 //	quern.reorder.order    [u32]  for each tensor of the file, its place before the move
 //
 // Offset, bytes and filler depend on the whole header, so they are filled in when
@@ -100,7 +100,7 @@ func ExpertsLast(m *model.Model, align int64) (*model.Model, error) {
 	meta.Set(KeyBytes, gguf.Scalar(uint64(0)))
 	if align > 0 {
 		meta.Set(KeyAlign, gguf.Scalar(uint32(align)))
-		meta.Set(KeyPadding, gguf.List([]uint8{}))
+		meta.Set(KeyPadding, gguf.Scalar(""))
 	}
 	meta.Set(KeyOrder, gguf.List(first))
 	return permuted(m, perm).WithMeta(meta), nil
@@ -190,7 +190,7 @@ func Place(meta *gguf.Metadata, specs []gguf.TensorSpec, split bool) (*gguf.Meta
 		}
 		align = n
 		out.Set(KeyAlign, gguf.Scalar(uint32(align)))
-		out.Set(KeyPadding, gguf.List([]uint8{}))
+		out.Set(KeyPadding, gguf.Scalar(""))
 	} else {
 		out.Delete(KeyPadding)
 	}
@@ -203,7 +203,7 @@ func Place(meta *gguf.Metadata, specs []gguf.TensorSpec, split bool) (*gguf.Meta
 		// The header ends on the file's own alignment before and after, so it
 		// grows by exactly the filler.
 		fill := align - at%align
-		out.Set(KeyPadding, gguf.List(make([]uint8, fill)))
+		out.Set(KeyPadding, gguf.Scalar(strings.Repeat(" ", int(fill))))
 		at += fill
 	}
 	end := l.Tensors[len(specs)-1]
