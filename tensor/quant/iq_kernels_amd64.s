@@ -2226,7 +2226,7 @@ splitScan32SIMDSeed2:
 	VCMPPS    $0x12, splitMost<>+0(SB), Y8, Y2
 	VANDPS    Y2, Y1, Y1
 	VMULPS    splitBelow<>+0(SB), Y8, Y8
-	VMOVUPS   infinity<>+0(SB), Y0
+	VMOVUPS   splitNever<>+0(SB), Y0
 	VBLENDVPS Y1, Y8, Y0, Y0
 	VPCMPEQD  Y2, Y2, Y2
 	VMOVDQU   Y2, 11584(AX)
@@ -2430,15 +2430,15 @@ DATA splitBelow<>+24(SB)/4, $0x3f7fbe77
 DATA splitBelow<>+28(SB)/4, $0x3f7fbe77
 GLOBL splitBelow<>(SB), RODATA|NOPTR, $32
 
-DATA infinity<>+0(SB)/4, $0x7f800000
-DATA infinity<>+4(SB)/4, $0x7f800000
-DATA infinity<>+8(SB)/4, $0x7f800000
-DATA infinity<>+12(SB)/4, $0x7f800000
-DATA infinity<>+16(SB)/4, $0x7f800000
-DATA infinity<>+20(SB)/4, $0x7f800000
-DATA infinity<>+24(SB)/4, $0x7f800000
-DATA infinity<>+28(SB)/4, $0x7f800000
-GLOBL infinity<>(SB), RODATA|NOPTR, $32
+DATA splitNever<>+0(SB)/4, $0x7fc00000
+DATA splitNever<>+4(SB)/4, $0x7fc00000
+DATA splitNever<>+8(SB)/4, $0x7fc00000
+DATA splitNever<>+12(SB)/4, $0x7fc00000
+DATA splitNever<>+16(SB)/4, $0x7fc00000
+DATA splitNever<>+20(SB)/4, $0x7fc00000
+DATA splitNever<>+24(SB)/4, $0x7fc00000
+DATA splitNever<>+28(SB)/4, $0x7fc00000
+GLOBL splitNever<>(SB), RODATA|NOPTR, $32
 
 // func splitScan16SIMD(s *float32)
 // Requires: AVX, AVX2
@@ -2580,7 +2580,7 @@ splitScan16SIMDSeed2:
 	VCMPPS    $0x12, splitMost<>+0(SB), Y5, Y2
 	VANDPS    Y2, Y1, Y1
 	VMULPS    splitBelow<>+0(SB), Y5, Y5
-	VMOVUPS   infinity<>+0(SB), Y0
+	VMOVUPS   splitNever<>+0(SB), Y0
 	VBLENDVPS Y1, Y5, Y0, Y0
 	VPCMPEQD  Y2, Y2, Y2
 	VMOVDQU   Y2, 11584(AX)

@@ -4432,7 +4432,7 @@ splitScan32SIMDSeed2:
 	WORD $0x4e241d29 // and v9.16b, v9.16b, v4.16b
 	WORD $0x6e20dcc6 // fmul v6.4s, v6.4s, v0.4s
 	WORD $0x6e20dca5 // fmul v5.4s, v5.4s, v0.4s
-	MOVD $0x7f800000, R0
+	MOVD $0x7fc00000, R0
 	WORD $0x4e040c01 // dup v1.4s, w0
 	WORD $0x4ea11c20 // mov v0.16b, v1.16b
 	WORD $0x6ea71cc1 // bit v1.16b, v6.16b, v7.16b
@@ -5039,7 +5039,7 @@ splitScan16SIMDSeed2:
 	WORD $0x4e271d4a // and v10.16b, v10.16b, v7.16b
 	WORD $0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
 	WORD $0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	MOVD $0x7f800000, R0
+	MOVD $0x7fc00000, R0
 	WORD $0x4e040c01 // dup v1.4s, w0
 	WORD $0x4ea11c20 // mov v0.16b, v1.16b
 	WORD $0x6ea81c81 // bit v1.16b, v4.16b, v8.16b

@@ -239,3 +239,23 @@ func BenchmarkLanes(b *testing.B) {
 		}
 	}
 }
+
+// TestLanesBelowNormal: where products of values and weights are among the
+// smallest numbers, rounding is coarse, signs of sums turn and comparisons tie.
+// Such superblocks came out differently once.
+func TestLanesBelowNormal(t *testing.T) {
+	rng := rand.New(rand.NewPCG(31, 32))
+	for range 400 {
+		small, tiny := math.Ldexp(1, -20-rng.IntN(8)), math.Ldexp(1, -118-rng.IntN(32))
+		x, w := make([]float32, 256), make([]float32, 256)
+		for i := range x {
+			x[i] = float32(rng.NormFloat64() * small)
+			if rng.IntN(2) > 0 { // as widened from F16
+				x[i] = float32(math.Round(float64(x[i])*(1<<24)) / (1 << 24))
+			}
+			w[i] = float32(rng.Float64() * tiny)
+		}
+		compareLanes(t, x, w)
+		compareEncoders(t, gridEncoders, x, w)
+	}
+}

@@ -103,7 +103,9 @@ func (c *splitScan) generate() {
 	VCMPPS(U8(cmpLE), eights("splitMost", math.Float32bits(1<<60)), seed, t)
 	VANDPS(t, ok, ok)
 	VMULPS(eights("splitBelow", math.Float32bits(0.999)), seed, seed)
-	VMOVUPS(eights("infinity", 0x7f800000), c.best)
+	// Nothing is greater than a NaN, whatever the sign of q2, which rounding
+	// among the smallest numbers can turn.
+	VMOVUPS(eights("splitNever", 0x7fc00000), c.best)
 	VBLENDVPS(ok, seed, c.best, c.best)
 	VPCMPEQD(t, t, t)
 	VMOVDQU(t, Mem{Base: c.s, Disp: spCut})
