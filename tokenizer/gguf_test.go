@@ -46,6 +46,9 @@ func TestFromGGUF(t *testing.T) {
 	if got.Size != want.Size || !reflect.DeepEqual(got.EndIDs, want.EndIDs) {
 		t.Errorf("size %d ends %v, want %d %v", got.Size, got.EndIDs, want.Size, want.EndIDs)
 	}
+	if got.Digest() != want.Digest() {
+		t.Errorf("digest %s, want %s", got.Digest(), want.Digest())
+	}
 }
 
 func TestFromGGUFRejects(t *testing.T) {
