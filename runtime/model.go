@@ -52,6 +52,9 @@ type borrower struct {
 
 func (b borrower) Tokenizer() (Tokenizer, error) { return b.t, nil }
 
+// Unwrap is the model that borrows, for what only its own kind can do.
+func (b borrower) Unwrap() Model { return b.Model }
+
 // Info is what a model says of itself.
 type Info struct {
 	// Architecture is the family's name, such as llama.

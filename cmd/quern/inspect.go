@@ -301,12 +301,23 @@ func inspectModel(ctx context.Context, src *pipeline.Source) (*inspection, error
 	for _, n := range m.Notes {
 		doc.Problems = append(doc.Problems, n.String())
 	}
-	if m.Form == model.GGUF {
+	switch m.Form {
+	case model.GGUF:
 		doc.Format = "gguf"
 		for k, v := range m.Meta.All() {
 			doc.Metadata = append(doc.Metadata, ggufEntry(k, v))
 		}
 		return doc, nil
+	case model.Cact:
+		doc.Format = "cact"
+		doc.Details = append(cactDetails(&m.Archive.Header, m.Archive.Heads), field{"group", m.Archive.Group}, field{"tensors", len(tensors)})
+		return doc, nil
+	case model.Needle:
+		doc.Format = "needle checkpoint"
+		var err error
+		doc.Details, err = needleDetails(m)
+		doc.Details = append(doc.Details, field{"tensors", len(tensors)}, field{"weights", weights(m.Tensors)})
+		return doc, err
 	}
 	doc.Format = "hugging face"
 	doc.Details = []field{{"architecture", m.Config.Architecture()}, {"model type", m.Config.ModelType()}}

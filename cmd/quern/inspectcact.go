@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"quern/formats/cact"
+	"quern/model"
+	checkpoint "quern/model/needle"
 	"quern/runtime/needle"
 	"quern/tensor"
 )
@@ -17,11 +19,7 @@ func inspectCact(ctx context.Context, name string, blob tensor.Blob) (*inspectio
 	if err != nil {
 		return nil, err
 	}
-	doc := &inspection{Name: name, Format: "cact", Size: f.Size, Details: []field{{"generation", f.Header.Generation}}}
-	keys, values := f.Header.Fields()
-	for i, k := range keys {
-		doc.Details = append(doc.Details, field{k, values[i]})
-	}
+	doc := &inspection{Name: name, Format: "cact", Size: f.Size, Details: cactDetails(&f.Header, f.Heads)}
 	var n int64
 	for _, e := range f.Entries {
 		x := inspectedTensor{Name: e.Name, Type: e.Kind.String(), Shape: e.Shape, Offset: e.Offset, Bytes: e.Bytes}
@@ -33,9 +31,6 @@ func inspectCact(ctx context.Context, name string, blob tensor.Blob) (*inspectio
 			n += v
 		}
 		doc.Tensors = append(doc.Tensors, x)
-	}
-	for _, h := range f.Heads {
-		doc.Details = append(doc.Details, field{"head", fmt.Sprintf("%s: %d probes, %d queries, %d outputs", h.Key, h.Probes, h.Queries, h.Out)})
 	}
 	doc.Details = append(doc.Details, field{"group", f.Group}, field{"weights", n}, field{"tensors", len(f.Entries)})
 	var stored int64
@@ -62,4 +57,31 @@ func inspectCact(ctx context.Context, name string, blob tensor.Blob) (*inspectio
 			"%d pieces, pad %d, eos %d, bos %d, unk %d, add_dummy_prefix %v, byte_fallback %v", len(tok.Pieces), tok.Pad, tok.EOS, tok.BOS, tok.Unk, tok.AddDummyPrefix, tok.ByteFallback)})
 	}
 	return doc, nil
+}
+
+// cactDetails shows generation, the words of a header and the heads.
+func cactDetails(h *cact.Header, heads []cact.Head) []field {
+	out := []field{{"generation", h.Generation}}
+	keys, values := h.Fields()
+	for i, k := range keys {
+		out = append(out, field{k, values[i]})
+	}
+	for _, x := range heads {
+		out = append(out, field{"head", fmt.Sprintf("%s: %d probes, %d queries, %d outputs", x.Key, x.Probes, x.Queries, x.Out)})
+	}
+	return out
+}
+
+// needleDetails shows the header that an archive of a checkpoint would have.
+func needleDetails(m *model.Model) ([]field, error) {
+	k, err := checkpoint.ConfigOf(m)
+	if err != nil {
+		return nil, err
+	}
+	heads, err := checkpoint.HeadsOf(m)
+	if err != nil {
+		return nil, err
+	}
+	h := k.Header()
+	return cactDetails(&h, heads), nil
 }

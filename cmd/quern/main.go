@@ -81,6 +81,7 @@ func newApp(p *program) *cli.App {
 			storeCommand(),
 			runCommand(),
 			logitsCommand(),
+			headsCommand(),
 			tokenizeCommand(),
 			pplCommand(),
 			loopsCommand(),

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -26,7 +27,8 @@ import (
 )
 
 // Open opens a GGUF file (all shards of a split one), a KMCU file, a .cact archive,
-// a Needle checkpoint or a Hugging Face folder. Weights are mapped, not read, but for
+// a Needle checkpoint, or a folder with a Hugging Face model or one of Needle's.
+// Weights are mapped, not read, but for
 // those of checkpoints. Close the model when done.
 func Open(ctx context.Context, path string) (infer.Model, error) {
 	st, err := os.Stat(path)
@@ -144,6 +146,18 @@ func openGGUF(ctx context.Context, name string, open gguf.Opener) (infer.Model, 
 func openFolder(ctx context.Context, path string) (infer.Model, error) {
 	d := &folder{root: path}
 	h, err := model.LoadHF(ctx, d, model.HFOptions{})
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, safetensors.ErrNoWeights) {
+		_, file, nerr := checkpoint.LoadFolder(ctx, d, checkpoint.FolderOptions{})
+		if nerr != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", path, nerr), d.close())
+		}
+		if file != "" {
+			if err := d.close(); err != nil {
+				return nil, err
+			}
+			return Open(ctx, filepath.Join(path, filepath.FromSlash(file)))
+		}
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), d.close())
 	}

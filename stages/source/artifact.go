@@ -1,14 +1,15 @@
 package source
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
 	"quern/artifacts"
-	"quern/formats/cact"
 	"quern/model"
 	"quern/pipeline"
 	"quern/tensor"
@@ -62,18 +63,28 @@ func (a *stored) Artifact(ctx context.Context, name, ref string, h Headers) (*pi
 		return nil
 	}
 	key := tensor.Derive("file", f.out.Digest.Hex())
-	var m *model.Model
-	if f.out.Format == "cact" {
-		m, err = model.LoadCact(ctx, f.out.File, marked{content}, cact.Options{Source: name, Key: key})
-	} else {
-		open := func(context.Context, string) (tensor.Blob, error) { return marked{content}, nil }
-		m, _, err = model.LoadGGUF(ctx, f.out.File, open, h.gguf(name, key))
-	}
-	if err != nil {
+	if src.Model, err = loadArtifact(ctx, f.out.File, marked{content}, name, key, h); err != nil {
 		return nil, errors.Join(fmt.Errorf("artifact %s: %w", ref, err), blob.Close())
 	}
-	src.Model = m
+	if src.Model == nil {
+		src.Content = marked{content} // a plain file, named as such
+	}
 	return src, nil
+}
+
+// loadArtifact opens a file of the store by its first bytes. It gives nil for one
+// that is no model.
+func loadArtifact(ctx context.Context, file string, content tensor.Blob, source string, key tensor.Key, h Headers) (*model.Model, error) {
+	head := make([]byte, min(content.Size(), headBytes))
+	if err := content.ReadAt(ctx, head, 0); err != nil {
+		return nil, err
+	}
+	if !bytes.HasPrefix(head, []byte("GGUF")) {
+		return loadSingle(ctx, head, file, content, source, key, h)
+	}
+	open := func(context.Context, string) (tensor.Blob, error) { return content, nil }
+	m, _, err := model.LoadGGUF(ctx, file, open, h.gguf(source, key))
+	return m, err
 }
 
 // ErrDamaged marks an artifact whose bytes are not those that were kept.
@@ -145,8 +156,11 @@ func (a *stored) resolve(ctx context.Context, ref string) (artifacts.Descriptor,
 	return d, "", err
 }
 
+// modelFormats are those of files that a build can start from.
+var modelFormats = []string{"gguf", "cact", "safetensors", "pickle"}
+
 // pickOutput chooses the output that is meant: the one named, else the only
-// model file, GGUF or .cact.
+// model file.
 func pickOutput(b *artifacts.Build, file string) (*artifacts.BuildOutput, error) {
 	var found *artifacts.BuildOutput
 	for i := range b.Outputs {
@@ -154,7 +168,7 @@ func pickOutput(b *artifacts.Build, file string) (*artifacts.BuildOutput, error)
 		if file != "" && o.File == file {
 			return o, nil
 		}
-		if file == "" && (o.Format == "gguf" || o.Format == "cact") {
+		if file == "" && slices.Contains(modelFormats, o.Format) {
 			if found != nil {
 				return nil, fmt.Errorf("%w: it has several model files; name one as NAME/FILE", ErrKind)
 			}
@@ -166,7 +180,7 @@ func pickOutput(b *artifacts.Build, file string) (*artifacts.BuildOutput, error)
 		for _, o := range b.Outputs {
 			have = append(have, o.File)
 		}
-		return nil, fmt.Errorf("%w: no GGUF file %q in it; it has %s", ErrKind, file, strings.Join(have, ", "))
+		return nil, fmt.Errorf("%w: no model file %q in it; it has %s", ErrKind, file, strings.Join(have, ", "))
 	}
 	return found, nil
 }

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
 	"quern/formats/gguf"
 	"quern/formats/imatrix"
+	"quern/formats/safetensors"
 	"quern/model"
+	"quern/model/needle"
 	"quern/pipeline"
 	"quern/recipes"
 	"quern/tensor"
@@ -167,10 +170,32 @@ func openDir(ctx context.Context, env Env, name, root string) (*pipeline.Source,
 		return nil, err
 	}
 	m, err := model.LoadHF(ctx, d, env.Headers.hf(name))
+	if lacksModel(err) {
+		var other *model.Model
+		if other, err = needleIn(ctx, d, err, needle.FolderOptions{Source: name, MaxHeader: env.Headers.Max}); other != nil {
+			m = other
+		}
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", root, err), d.close())
 	}
 	return d.describe(&pipeline.Source{Model: m}), nil
+}
+
+// lacksModel reports whether a folder is none of Hugging Face's form: without a
+// config, or with one and no weights.
+func lacksModel(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, safetensors.ErrNoWeights)
+}
+
+// needleIn looks for a Needle checkpoint or archive among files that were no model
+// for the reason why, which it gives back when there is none.
+func needleIn(ctx context.Context, files model.FileSet, why error, opt needle.FolderOptions) (*model.Model, error) {
+	m, _, err := needle.LoadFolder(ctx, files, opt)
+	if m == nil && err == nil {
+		err = why
+	}
+	return m, err
 }
 
 // openGGUF opens a GGUF file, or all shards of one.

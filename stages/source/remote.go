@@ -14,6 +14,7 @@ import (
 	"quern/formats/safetensors"
 	"quern/hub"
 	"quern/model"
+	"quern/model/needle"
 	"quern/pipeline"
 	"quern/tensor"
 )
@@ -246,26 +247,38 @@ func (r *repo) doubt(ctx context.Context) bool {
 }
 
 // load opens the repository's model: a checkpoint by its config.json, else the
-// only GGUF file there is. Repositories of GGUF files often have a config.json
+// only GGUF file there is, else Needle's checkpoint or archive. Repositories of GGUF files often have a config.json
 // too.
 func (r *repo) load(ctx context.Context, name string, h Headers) (*model.Model, error) {
 	if _, ok := r.files[model.ConfigName]; ok {
 		opt := h.hf(name)
-		opt.FileKey = func(fi model.FileInfo) tensor.Key { return fileKey(r.files[fi.Path]) }
+		opt.FileKey = r.keyOf
 		m, err := model.LoadHF(ctx, r, opt)
-		if !errors.Is(err, safetensors.ErrNoWeights) || len(r.ggufFiles()) == 0 {
+		if !errors.Is(err, safetensors.ErrNoWeights) {
 			return m, err
+		}
+		if len(r.ggufFiles()) == 0 {
+			// A repository of Needle's own form may have a config for other programs.
+			return needleIn(ctx, r, err, r.needle(name, h))
 		}
 	}
 	switch list := r.ggufFiles(); len(list) {
 	case 0:
-		return nil, fmt.Errorf("%w: neither config.json nor a GGUF file is in the repository", ErrKind)
+		why := fmt.Errorf("%w: neither config.json, nor a GGUF file, nor a Needle checkpoint or archive is in the repository", ErrKind)
+		return needleIn(ctx, r, why, r.needle(name, h))
 	case 1:
 		m, _, err := model.LoadGGUF(ctx, list[0], r.Open, h.gguf(name, r.ggufKey(list[0])))
 		return m, err
 	default:
 		return nil, fmt.Errorf("%w: the repository has %d GGUF files, %s; name one with a url: source", ErrKind, len(list), some(list))
 	}
+}
+
+// keyOf identifies the content of a file.
+func (r *repo) keyOf(f model.FileInfo) tensor.Key { return fileKey(r.files[f.Path]) }
+
+func (r *repo) needle(name string, h Headers) needle.FolderOptions {
+	return needle.FolderOptions{Source: name, MaxHeader: h.Max, FileKey: r.keyOf}
 }
 
 // ggufFiles lists the repository's GGUF files, of split ones the first shards.
