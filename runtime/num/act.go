@@ -18,3 +18,29 @@ func GELU(x float32) float32 {
 // Tanh is the hyperbolic tangent, with an absolute error of 1e-7: near zero it
 // has fewer right digits than x.
 func Tanh(x float32) float32 { return 1 - 2/(Exp(float32(2*x))+1) }
+
+// SiLUMul replaces each g[i] by SiLU(g[i]) * u[i]; both have one length.
+func SiLUMul(g, u []float32) {
+	u = u[:len(g)]
+	n := siluMul(g, u)
+	siluMulScalar(g[n:], u[n:])
+}
+
+func siluMulScalar(g, u []float32) {
+	for i, v := range g {
+		g[i] = float32(SiLU(v) * u[i])
+	}
+}
+
+// GELUMul replaces each g[i] by GELU(g[i]) * u[i]; both have one length.
+func GELUMul(g, u []float32) {
+	u = u[:len(g)]
+	n := geluMul(g, u)
+	geluMulScalar(g[n:], u[n:])
+}
+
+func geluMulScalar(g, u []float32) {
+	for i, v := range g {
+		g[i] = float32(GELU(v) * u[i])
+	}
+}

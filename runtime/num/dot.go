@@ -72,20 +72,21 @@ func tree(s *[8]float32) float32 {
 // WeightedSum writes to dst the sum of p[t] times row t of v, over the first
 // len(dst) values of the rows, adding in the order of t, from zero.
 func WeightedSum(dst, p []float32, v Matrix) {
-	if len(dst) == 0 {
-		return
-	}
+	clear(dst)
+	AddWeighted(dst, p, v)
+}
+
+// AddWeighted is WeightedSum that goes on from what dst holds.
+func AddWeighted(dst, p []float32, v Matrix) {
 	p = p[:v.Rows]
-	if len(p) == 0 {
-		clear(dst)
+	if len(dst) == 0 || len(p) == 0 {
 		return
 	}
 	_ = v.Data[:(v.Rows-1)*v.Stride+len(dst)]
-	weightedSum(dst, p, v)
+	addWeighted(dst, p, v)
 }
 
-func weightedSumScalar(dst, p []float32, v Matrix) {
-	clear(dst)
+func addWeightedScalar(dst, p []float32, v Matrix) {
 	for t, a := range p {
 		row := v.Row(t, len(dst))
 		for i := range dst {
@@ -99,11 +100,5 @@ func AddScaled(dst, x []float32, a float32) {
 	x = x[:len(dst)]
 	for i, v := range x {
 		dst[i] += float32(a * v)
-	}
-}
-
-func expMinusScalar(x []float32, m float32) {
-	for i, v := range x {
-		x[i] = Exp(v - m)
 	}
 }

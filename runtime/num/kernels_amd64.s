@@ -4,6 +4,17 @@
 
 #include "textflag.h"
 
+// func hasF16C() bool
+// Requires: CPUID
+TEXT ·hasF16C(SB), NOSPLIT, $0-1
+	MOVL $0x00000001, AX
+	XORL CX, CX
+	CPUID
+	SHRL $0x1d, CX
+	ANDL $0x00000001, CX
+	MOVB CL, ret+0(FP)
+	RET
+
 // func dots4x2AVX2(dst *float32, ld int, w *float32, ws int, x *float32, xs int, n int)
 // Requires: AVX
 TEXT ·dots4x2AVX2(SB), NOSPLIT, $0-56
@@ -378,34 +389,85 @@ sum:
 	VZEROUPPER
 	RET
 
-// func weightedSum32AVX2(dst *float32, p *float32, v *float32, vs int, n int)
+// func addWeighted64AVX2(dst *float32, p *float32, v *float32, vs int, n int)
 // Requires: AVX
-TEXT ·weightedSum32AVX2(SB), NOSPLIT, $0-40
-	MOVQ   p+8(FP), AX
-	MOVQ   v+16(FP), CX
-	MOVQ   n+32(FP), DX
-	MOVQ   vs+24(FP), BX
-	SHLQ   $0x02, BX
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
+TEXT ·addWeighted64AVX2(SB), NOSPLIT, $0-40
+	MOVQ    dst+0(FP), AX
+	MOVQ    p+8(FP), CX
+	MOVQ    v+16(FP), DX
+	MOVQ    n+32(FP), BX
+	MOVQ    vs+24(FP), SI
+	SHLQ    $0x02, SI
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS 64(AX), Y2
+	VMOVUPS 96(AX), Y3
+	VMOVUPS 128(AX), Y4
+	VMOVUPS 160(AX), Y5
+	VMOVUPS 192(AX), Y6
+	VMOVUPS 224(AX), Y7
 
 loop:
-	VBROADCASTSS (AX), Y4
-	VMULPS       (CX), Y4, Y5
-	VADDPS       Y5, Y0, Y0
-	VMULPS       32(CX), Y4, Y5
-	VADDPS       Y5, Y1, Y1
-	VMULPS       64(CX), Y4, Y5
-	VADDPS       Y5, Y2, Y2
-	VMULPS       96(CX), Y4, Y4
-	VADDPS       Y4, Y3, Y3
-	ADDQ         $0x04, AX
-	ADDQ         BX, CX
-	DECQ         DX
+	VBROADCASTSS (CX), Y8
+	VMULPS       (DX), Y8, Y9
+	VADDPS       Y9, Y0, Y0
+	VMULPS       32(DX), Y8, Y9
+	VADDPS       Y9, Y1, Y1
+	VMULPS       64(DX), Y8, Y9
+	VADDPS       Y9, Y2, Y2
+	VMULPS       96(DX), Y8, Y9
+	VADDPS       Y9, Y3, Y3
+	VMULPS       128(DX), Y8, Y9
+	VADDPS       Y9, Y4, Y4
+	VMULPS       160(DX), Y8, Y9
+	VADDPS       Y9, Y5, Y5
+	VMULPS       192(DX), Y8, Y9
+	VADDPS       Y9, Y6, Y6
+	VMULPS       224(DX), Y8, Y8
+	VADDPS       Y8, Y7, Y7
+	ADDQ         $0x04, CX
+	ADDQ         SI, DX
+	DECQ         BX
 	JNZ          loop
-	MOVQ         dst+0(FP), AX
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y3, 96(AX)
+	VMOVUPS      Y4, 128(AX)
+	VMOVUPS      Y5, 160(AX)
+	VMOVUPS      Y6, 192(AX)
+	VMOVUPS      Y7, 224(AX)
+	VZEROUPPER
+	RET
+
+// func addWeighted32AVX2(dst *float32, p *float32, v *float32, vs int, n int)
+// Requires: AVX
+TEXT ·addWeighted32AVX2(SB), NOSPLIT, $0-40
+	MOVQ    dst+0(FP), AX
+	MOVQ    p+8(FP), CX
+	MOVQ    v+16(FP), DX
+	MOVQ    n+32(FP), BX
+	MOVQ    vs+24(FP), SI
+	SHLQ    $0x02, SI
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS 64(AX), Y2
+	VMOVUPS 96(AX), Y3
+
+loop:
+	VBROADCASTSS (CX), Y4
+	VMULPS       (DX), Y4, Y5
+	VADDPS       Y5, Y0, Y0
+	VMULPS       32(DX), Y4, Y5
+	VADDPS       Y5, Y1, Y1
+	VMULPS       64(DX), Y4, Y5
+	VADDPS       Y5, Y2, Y2
+	VMULPS       96(DX), Y4, Y4
+	VADDPS       Y4, Y3, Y3
+	ADDQ         $0x04, CX
+	ADDQ         SI, DX
+	DECQ         BX
+	JNZ          loop
 	VMOVUPS      Y0, (AX)
 	VMOVUPS      Y1, 32(AX)
 	VMOVUPS      Y2, 64(AX)
@@ -413,25 +475,401 @@ loop:
 	VZEROUPPER
 	RET
 
-// func weightedSum8AVX2(dst *float32, p *float32, v *float32, vs int, n int)
+// func addWeighted8AVX2(dst *float32, p *float32, v *float32, vs int, n int)
 // Requires: AVX
-TEXT ·weightedSum8AVX2(SB), NOSPLIT, $0-40
-	MOVQ   p+8(FP), AX
-	MOVQ   v+16(FP), CX
-	MOVQ   n+32(FP), DX
-	MOVQ   vs+24(FP), BX
-	SHLQ   $0x02, BX
+TEXT ·addWeighted8AVX2(SB), NOSPLIT, $0-40
+	MOVQ    dst+0(FP), AX
+	MOVQ    p+8(FP), CX
+	MOVQ    v+16(FP), DX
+	MOVQ    n+32(FP), BX
+	MOVQ    vs+24(FP), SI
+	SHLQ    $0x02, SI
+	VMOVUPS (AX), Y0
+
+loop:
+	VBROADCASTSS (CX), Y1
+	VMULPS       (DX), Y1, Y1
+	VADDPS       Y1, Y0, Y0
+	ADDQ         $0x04, CX
+	ADDQ         SI, DX
+	DECQ         BX
+	JNZ          loop
+	VMOVUPS      Y0, (AX)
+	VZEROUPPER
+	RET
+
+// func dotsHalf4x2AVX2(dst *float32, ld int, w *byte, ws int, x *float32, xs int, n int)
+// Requires: AVX, F16C
+TEXT ·dotsHalf4x2AVX2(SB), NOSPLIT, $0-56
+	MOVQ   w+16(FP), AX
+	MOVQ   ws+24(FP), CX
+	SHLQ   $0x01, CX
+	LEAQ   (CX)(CX*2), DX
+	MOVQ   x+32(FP), BX
+	MOVQ   xs+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   n+48(FP), DI
+	SHRQ   $0x03, DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+
+loop:
+	VMOVUPS      (BX), Y8
+	VMOVUPS      (BX)(SI*1), Y9
+	VCVTPH2PS    (AX), Y10
+	VMULPS       Y10, Y8, Y11
+	VADDPS       Y11, Y0, Y0
+	VMULPS       Y10, Y9, Y10
+	VADDPS       Y10, Y1, Y1
+	VCVTPH2PS    (AX)(CX*1), Y10
+	VMULPS       Y10, Y8, Y11
+	VADDPS       Y11, Y2, Y2
+	VMULPS       Y10, Y9, Y10
+	VADDPS       Y10, Y3, Y3
+	VCVTPH2PS    (AX)(CX*2), Y10
+	VMULPS       Y10, Y8, Y11
+	VADDPS       Y11, Y4, Y4
+	VMULPS       Y10, Y9, Y10
+	VADDPS       Y10, Y5, Y5
+	VCVTPH2PS    (AX)(DX*1), Y10
+	VMULPS       Y10, Y8, Y8
+	VADDPS       Y8, Y6, Y6
+	VMULPS       Y10, Y9, Y8
+	VADDPS       Y8, Y7, Y7
+	ADDQ         $0x10, AX
+	ADDQ         $0x20, BX
+	DECQ         DI
+	JNZ          loop
+	MOVQ         dst+0(FP), AX
+	MOVQ         ld+8(FP), CX
+	SHLQ         $0x02, CX
+	VEXTRACTF128 $0x01, Y0, X8
+	VADDPS       X8, X0, X0
+	VMOVHLPS     X0, X0, X8
+	VADDPS       X8, X0, X0
+	VMOVSHDUP    X0, X8
+	VADDSS       X8, X0, X0
+	VMOVSS       X0, (AX)
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X0, X2, X2
+	VMOVHLPS     X2, X2, X0
+	VADDPS       X0, X2, X2
+	VMOVSHDUP    X2, X0
+	VADDSS       X0, X2, X2
+	VMOVSS       X2, 4(AX)
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X0, X4, X4
+	VMOVHLPS     X4, X4, X0
+	VADDPS       X0, X4, X4
+	VMOVSHDUP    X4, X0
+	VADDSS       X0, X4, X4
+	VMOVSS       X4, 8(AX)
+	VEXTRACTF128 $0x01, Y6, X0
+	VADDPS       X0, X6, X6
+	VMOVHLPS     X6, X6, X0
+	VADDPS       X0, X6, X6
+	VMOVSHDUP    X6, X0
+	VADDSS       X0, X6, X6
+	VMOVSS       X6, 12(AX)
+	ADDQ         CX, AX
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X1
+	VMOVHLPS     X1, X1, X0
+	VADDPS       X0, X1, X1
+	VMOVSHDUP    X1, X0
+	VADDSS       X0, X1, X1
+	VMOVSS       X1, (AX)
+	VEXTRACTF128 $0x01, Y3, X0
+	VADDPS       X0, X3, X3
+	VMOVHLPS     X3, X3, X0
+	VADDPS       X0, X3, X3
+	VMOVSHDUP    X3, X0
+	VADDSS       X0, X3, X3
+	VMOVSS       X3, 4(AX)
+	VEXTRACTF128 $0x01, Y5, X0
+	VADDPS       X0, X5, X5
+	VMOVHLPS     X5, X5, X0
+	VADDPS       X0, X5, X5
+	VMOVSHDUP    X5, X0
+	VADDSS       X0, X5, X5
+	VMOVSS       X5, 8(AX)
+	VEXTRACTF128 $0x01, Y7, X0
+	VADDPS       X0, X7, X7
+	VMOVHLPS     X7, X7, X0
+	VADDPS       X0, X7, X7
+	VMOVSHDUP    X7, X0
+	VADDSS       X0, X7, X7
+	VMOVSS       X7, 12(AX)
+	VZEROUPPER
+	RET
+
+// func dotsHalf4x1AVX2(dst *float32, ld int, w *byte, ws int, x *float32, xs int, n int)
+// Requires: AVX, F16C
+TEXT ·dotsHalf4x1AVX2(SB), NOSPLIT, $0-56
+	MOVQ   w+16(FP), AX
+	MOVQ   ws+24(FP), CX
+	SHLQ   $0x01, CX
+	LEAQ   (CX)(CX*2), DX
+	MOVQ   x+32(FP), BX
+	MOVQ   n+48(FP), SI
+	SHRQ   $0x03, SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+loop:
+	VMOVUPS      (BX), Y4
+	VCVTPH2PS    (AX), Y5
+	VMULPS       Y5, Y4, Y5
+	VADDPS       Y5, Y0, Y0
+	VCVTPH2PS    (AX)(CX*1), Y5
+	VMULPS       Y5, Y4, Y5
+	VADDPS       Y5, Y1, Y1
+	VCVTPH2PS    (AX)(CX*2), Y5
+	VMULPS       Y5, Y4, Y5
+	VADDPS       Y5, Y2, Y2
+	VCVTPH2PS    (AX)(DX*1), Y5
+	VMULPS       Y5, Y4, Y4
+	VADDPS       Y4, Y3, Y3
+	ADDQ         $0x10, AX
+	ADDQ         $0x20, BX
+	DECQ         SI
+	JNZ          loop
+	MOVQ         dst+0(FP), AX
+	MOVQ         ld+8(FP), CX
+	SHLQ         $0x02, CX
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X0
+	VMOVHLPS     X0, X0, X4
+	VADDPS       X4, X0, X0
+	VMOVSHDUP    X0, X4
+	VADDSS       X4, X0, X0
+	VMOVSS       X0, (AX)
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X1
+	VMOVHLPS     X1, X1, X0
+	VADDPS       X0, X1, X1
+	VMOVSHDUP    X1, X0
+	VADDSS       X0, X1, X1
+	VMOVSS       X1, 4(AX)
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X0, X2, X2
+	VMOVHLPS     X2, X2, X0
+	VADDPS       X0, X2, X2
+	VMOVSHDUP    X2, X0
+	VADDSS       X0, X2, X2
+	VMOVSS       X2, 8(AX)
+	VEXTRACTF128 $0x01, Y3, X0
+	VADDPS       X0, X3, X3
+	VMOVHLPS     X3, X3, X0
+	VADDPS       X0, X3, X3
+	VMOVSHDUP    X3, X0
+	VADDSS       X0, X3, X3
+	VMOVSS       X3, 12(AX)
+	VZEROUPPER
+	RET
+
+// func dotsHalf1x2AVX2(dst *float32, ld int, w *byte, ws int, x *float32, xs int, n int)
+// Requires: AVX, F16C
+TEXT ·dotsHalf1x2AVX2(SB), NOSPLIT, $0-56
+	MOVQ   w+16(FP), AX
+	MOVQ   x+32(FP), CX
+	MOVQ   xs+40(FP), DX
+	SHLQ   $0x02, DX
+	MOVQ   n+48(FP), BX
+	SHRQ   $0x03, BX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+
+loop:
+	VMOVUPS      (CX), Y2
+	VMOVUPS      (CX)(DX*1), Y3
+	VCVTPH2PS    (AX), Y4
+	VMULPS       Y4, Y2, Y2
+	VADDPS       Y2, Y0, Y0
+	VMULPS       Y4, Y3, Y2
+	VADDPS       Y2, Y1, Y1
+	ADDQ         $0x10, AX
+	ADDQ         $0x20, CX
+	DECQ         BX
+	JNZ          loop
+	MOVQ         dst+0(FP), AX
+	MOVQ         ld+8(FP), CX
+	SHLQ         $0x02, CX
+	VEXTRACTF128 $0x01, Y0, X2
+	VADDPS       X2, X0, X0
+	VMOVHLPS     X0, X0, X2
+	VADDPS       X2, X0, X0
+	VMOVSHDUP    X0, X2
+	VADDSS       X2, X0, X0
+	VMOVSS       X0, (AX)
+	ADDQ         CX, AX
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X1
+	VMOVHLPS     X1, X1, X0
+	VADDPS       X0, X1, X1
+	VMOVSHDUP    X1, X0
+	VADDSS       X0, X1, X1
+	VMOVSS       X1, (AX)
+	VZEROUPPER
+	RET
+
+// func dotsHalf1x1AVX2(dst *float32, ld int, w *byte, ws int, x *float32, xs int, n int)
+// Requires: AVX, F16C
+TEXT ·dotsHalf1x1AVX2(SB), NOSPLIT, $0-56
+	MOVQ   w+16(FP), AX
+	MOVQ   x+32(FP), CX
+	MOVQ   n+48(FP), DX
+	SHRQ   $0x03, DX
 	VXORPS Y0, Y0, Y0
 
 loop:
-	VBROADCASTSS (AX), Y1
-	VMULPS       (CX), Y1, Y1
+	VMOVUPS      (CX), Y1
+	VCVTPH2PS    (AX), Y2
+	VMULPS       Y2, Y1, Y1
 	VADDPS       Y1, Y0, Y0
-	ADDQ         $0x04, AX
-	ADDQ         BX, CX
+	ADDQ         $0x10, AX
+	ADDQ         $0x20, CX
 	DECQ         DX
 	JNZ          loop
 	MOVQ         dst+0(FP), AX
+	MOVQ         ld+8(FP), CX
+	SHLQ         $0x02, CX
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (AX)
+	VZEROUPPER
+	RET
+
+// func addWeightedHalf64AVX2(dst *float32, p *float32, v *byte, vs int, n int)
+// Requires: AVX, F16C
+TEXT ·addWeightedHalf64AVX2(SB), NOSPLIT, $0-40
+	MOVQ    dst+0(FP), AX
+	MOVQ    p+8(FP), CX
+	MOVQ    v+16(FP), DX
+	MOVQ    n+32(FP), BX
+	MOVQ    vs+24(FP), SI
+	SHLQ    $0x01, SI
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS 64(AX), Y2
+	VMOVUPS 96(AX), Y3
+	VMOVUPS 128(AX), Y4
+	VMOVUPS 160(AX), Y5
+	VMOVUPS 192(AX), Y6
+	VMOVUPS 224(AX), Y7
+
+loop:
+	VBROADCASTSS (CX), Y8
+	VCVTPH2PS    (DX), Y9
+	VMULPS       Y9, Y8, Y9
+	VADDPS       Y9, Y0, Y0
+	VCVTPH2PS    16(DX), Y9
+	VMULPS       Y9, Y8, Y9
+	VADDPS       Y9, Y1, Y1
+	VCVTPH2PS    32(DX), Y9
+	VMULPS       Y9, Y8, Y9
+	VADDPS       Y9, Y2, Y2
+	VCVTPH2PS    48(DX), Y9
+	VMULPS       Y9, Y8, Y9
+	VADDPS       Y9, Y3, Y3
+	VCVTPH2PS    64(DX), Y9
+	VMULPS       Y9, Y8, Y9
+	VADDPS       Y9, Y4, Y4
+	VCVTPH2PS    80(DX), Y9
+	VMULPS       Y9, Y8, Y9
+	VADDPS       Y9, Y5, Y5
+	VCVTPH2PS    96(DX), Y9
+	VMULPS       Y9, Y8, Y9
+	VADDPS       Y9, Y6, Y6
+	VCVTPH2PS    112(DX), Y9
+	VMULPS       Y9, Y8, Y9
+	VADDPS       Y9, Y7, Y7
+	ADDQ         $0x04, CX
+	ADDQ         SI, DX
+	DECQ         BX
+	JNZ          loop
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y3, 96(AX)
+	VMOVUPS      Y4, 128(AX)
+	VMOVUPS      Y5, 160(AX)
+	VMOVUPS      Y6, 192(AX)
+	VMOVUPS      Y7, 224(AX)
+	VZEROUPPER
+	RET
+
+// func addWeightedHalf32AVX2(dst *float32, p *float32, v *byte, vs int, n int)
+// Requires: AVX, F16C
+TEXT ·addWeightedHalf32AVX2(SB), NOSPLIT, $0-40
+	MOVQ    dst+0(FP), AX
+	MOVQ    p+8(FP), CX
+	MOVQ    v+16(FP), DX
+	MOVQ    n+32(FP), BX
+	MOVQ    vs+24(FP), SI
+	SHLQ    $0x01, SI
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS 64(AX), Y2
+	VMOVUPS 96(AX), Y3
+
+loop:
+	VBROADCASTSS (CX), Y4
+	VCVTPH2PS    (DX), Y5
+	VMULPS       Y5, Y4, Y5
+	VADDPS       Y5, Y0, Y0
+	VCVTPH2PS    16(DX), Y5
+	VMULPS       Y5, Y4, Y5
+	VADDPS       Y5, Y1, Y1
+	VCVTPH2PS    32(DX), Y5
+	VMULPS       Y5, Y4, Y5
+	VADDPS       Y5, Y2, Y2
+	VCVTPH2PS    48(DX), Y5
+	VMULPS       Y5, Y4, Y5
+	VADDPS       Y5, Y3, Y3
+	ADDQ         $0x04, CX
+	ADDQ         SI, DX
+	DECQ         BX
+	JNZ          loop
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y3, 96(AX)
+	VZEROUPPER
+	RET
+
+// func addWeightedHalf8AVX2(dst *float32, p *float32, v *byte, vs int, n int)
+// Requires: AVX, F16C
+TEXT ·addWeightedHalf8AVX2(SB), NOSPLIT, $0-40
+	MOVQ    dst+0(FP), AX
+	MOVQ    p+8(FP), CX
+	MOVQ    v+16(FP), DX
+	MOVQ    n+32(FP), BX
+	MOVQ    vs+24(FP), SI
+	SHLQ    $0x01, SI
+	VMOVUPS (AX), Y0
+
+loop:
+	VBROADCASTSS (CX), Y1
+	VCVTPH2PS    (DX), Y2
+	VMULPS       Y2, Y1, Y2
+	VADDPS       Y2, Y0, Y0
+	ADDQ         $0x04, CX
+	ADDQ         SI, DX
+	DECQ         BX
+	JNZ          loop
 	VMOVUPS      Y0, (AX)
 	VZEROUPPER
 	RET
@@ -486,8 +924,8 @@ loop:
 	VMULPS  Y9, Y10, Y10
 	VPADDD  Y8, Y11, Y11
 	VPSLLD  $0x17, Y11, Y11
-	VMULPS  Y11, Y10, Y10
-	VMOVUPS Y10, (AX)
+	VMULPS  Y11, Y10, Y9
+	VMOVUPS Y9, (AX)
 	ADDQ    $0x20, AX
 	SUBQ    $0x08, CX
 	JNZ     loop
@@ -577,3 +1015,251 @@ DATA expSeries5<>+20(SB)/4, $0x3f000000
 DATA expSeries5<>+24(SB)/4, $0x3f000000
 DATA expSeries5<>+28(SB)/4, $0x3f000000
 GLOBL expSeries5<>(SB), RODATA|NOPTR, $32
+
+// func siluMulAVX2(gate *float32, up *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·siluMulAVX2(SB), NOSPLIT, $0-24
+	MOVQ         gate+0(FP), AX
+	MOVQ         up+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS expTop<>+0(SB), Y0
+	VBROADCASTSS expBottom<>+0(SB), Y1
+	VBROADCASTSS perLn2<>+0(SB), Y2
+	VBROADCASTSS roundMagic<>+0(SB), Y3
+	VBROADCASTSS ln2High<>+0(SB), Y4
+	VBROADCASTSS ln2Low<>+0(SB), Y5
+	VBROADCASTSS one<>+0(SB), Y6
+	VBROADCASTSS expBias<>+0(SB), Y7
+
+loop:
+	VMOVUPS (AX), Y8
+	VXORPS  sign<>+0(SB), Y8, Y9
+	VMINPS  Y9, Y0, Y9
+	VMAXPS  Y9, Y1, Y9
+	VMULPS  Y2, Y9, Y10
+	VADDPS  Y3, Y10, Y10
+	VPSUBD  Y3, Y10, Y11
+	VSUBPS  Y3, Y10, Y10
+	VMULPS  Y4, Y10, Y12
+	VSUBPS  Y12, Y9, Y12
+	VMULPS  Y5, Y10, Y10
+	VSUBPS  Y10, Y12, Y12
+	VMOVUPS expSeries0<>+0(SB), Y9
+	VMULPS  Y12, Y9, Y9
+	VADDPS  expSeries1<>+0(SB), Y9, Y9
+	VMULPS  Y12, Y9, Y9
+	VADDPS  expSeries2<>+0(SB), Y9, Y9
+	VMULPS  Y12, Y9, Y9
+	VADDPS  expSeries3<>+0(SB), Y9, Y9
+	VMULPS  Y12, Y9, Y9
+	VADDPS  expSeries4<>+0(SB), Y9, Y9
+	VMULPS  Y12, Y9, Y9
+	VADDPS  expSeries5<>+0(SB), Y9, Y9
+	VMULPS  Y12, Y12, Y10
+	VMULPS  Y9, Y10, Y10
+	VADDPS  Y12, Y10, Y10
+	VADDPS  Y6, Y10, Y10
+	VPSRAD  $0x01, Y11, Y9
+	VPSUBD  Y9, Y11, Y11
+	VPADDD  Y7, Y9, Y9
+	VPSLLD  $0x17, Y9, Y9
+	VMULPS  Y9, Y10, Y10
+	VPADDD  Y7, Y11, Y11
+	VPSLLD  $0x17, Y11, Y11
+	VMULPS  Y11, Y10, Y9
+	VADDPS  Y9, Y6, Y9
+	VDIVPS  Y9, Y8, Y8
+	VMULPS  (CX), Y8, Y8
+	VMOVUPS Y8, (AX)
+	ADDQ    $0x20, AX
+	ADDQ    $0x20, CX
+	SUBQ    $0x08, DX
+	JNZ     loop
+	VZEROUPPER
+	RET
+
+DATA sign<>+0(SB)/4, $0x80000000
+DATA sign<>+4(SB)/4, $0x80000000
+DATA sign<>+8(SB)/4, $0x80000000
+DATA sign<>+12(SB)/4, $0x80000000
+DATA sign<>+16(SB)/4, $0x80000000
+DATA sign<>+20(SB)/4, $0x80000000
+DATA sign<>+24(SB)/4, $0x80000000
+DATA sign<>+28(SB)/4, $0x80000000
+GLOBL sign<>(SB), RODATA|NOPTR, $32
+
+// func geluMulAVX2(gate *float32, up *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·geluMulAVX2(SB), NOSPLIT, $0-24
+	MOVQ         gate+0(FP), AX
+	MOVQ         up+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS expTop<>+0(SB), Y0
+	VBROADCASTSS expBottom<>+0(SB), Y1
+	VBROADCASTSS perLn2<>+0(SB), Y2
+	VBROADCASTSS roundMagic<>+0(SB), Y3
+	VBROADCASTSS ln2High<>+0(SB), Y4
+	VBROADCASTSS ln2Low<>+0(SB), Y5
+	VBROADCASTSS one<>+0(SB), Y6
+	VBROADCASTSS expBias<>+0(SB), Y7
+
+loop:
+	VMOVUPS (AX), Y8
+	VMULPS  Y8, Y8, Y9
+	VMULPS  Y8, Y9, Y9
+	VMULPS  geluCube<>+0(SB), Y9, Y9
+	VADDPS  Y9, Y8, Y9
+	VMULPS  geluRoot<>+0(SB), Y9, Y9
+	VMINPS  Y9, Y0, Y9
+	VMAXPS  Y9, Y1, Y9
+	VMULPS  Y2, Y9, Y10
+	VADDPS  Y3, Y10, Y10
+	VPSUBD  Y3, Y10, Y11
+	VSUBPS  Y3, Y10, Y10
+	VMULPS  Y4, Y10, Y12
+	VSUBPS  Y12, Y9, Y12
+	VMULPS  Y5, Y10, Y10
+	VSUBPS  Y10, Y12, Y12
+	VMOVUPS expSeries0<>+0(SB), Y9
+	VMULPS  Y12, Y9, Y9
+	VADDPS  expSeries1<>+0(SB), Y9, Y9
+	VMULPS  Y12, Y9, Y9
+	VADDPS  expSeries2<>+0(SB), Y9, Y9
+	VMULPS  Y12, Y9, Y9
+	VADDPS  expSeries3<>+0(SB), Y9, Y9
+	VMULPS  Y12, Y9, Y9
+	VADDPS  expSeries4<>+0(SB), Y9, Y9
+	VMULPS  Y12, Y9, Y9
+	VADDPS  expSeries5<>+0(SB), Y9, Y9
+	VMULPS  Y12, Y12, Y10
+	VMULPS  Y9, Y10, Y10
+	VADDPS  Y12, Y10, Y10
+	VADDPS  Y6, Y10, Y10
+	VPSRAD  $0x01, Y11, Y9
+	VPSUBD  Y9, Y11, Y11
+	VPADDD  Y7, Y9, Y9
+	VPSLLD  $0x17, Y9, Y9
+	VMULPS  Y9, Y10, Y10
+	VPADDD  Y7, Y11, Y11
+	VPSLLD  $0x17, Y11, Y11
+	VMULPS  Y11, Y10, Y9
+	VADDPS  Y9, Y6, Y9
+	VDIVPS  Y9, Y8, Y8
+	VMULPS  (CX), Y8, Y8
+	VMOVUPS Y8, (AX)
+	ADDQ    $0x20, AX
+	ADDQ    $0x20, CX
+	SUBQ    $0x08, DX
+	JNZ     loop
+	VZEROUPPER
+	RET
+
+DATA geluCube<>+0(SB)/4, $0x3d372713
+DATA geluCube<>+4(SB)/4, $0x3d372713
+DATA geluCube<>+8(SB)/4, $0x3d372713
+DATA geluCube<>+12(SB)/4, $0x3d372713
+DATA geluCube<>+16(SB)/4, $0x3d372713
+DATA geluCube<>+20(SB)/4, $0x3d372713
+DATA geluCube<>+24(SB)/4, $0x3d372713
+DATA geluCube<>+28(SB)/4, $0x3d372713
+GLOBL geluCube<>(SB), RODATA|NOPTR, $32
+
+DATA geluRoot<>+0(SB)/4, $0xbfcc422a
+DATA geluRoot<>+4(SB)/4, $0xbfcc422a
+DATA geluRoot<>+8(SB)/4, $0xbfcc422a
+DATA geluRoot<>+12(SB)/4, $0xbfcc422a
+DATA geluRoot<>+16(SB)/4, $0xbfcc422a
+DATA geluRoot<>+20(SB)/4, $0xbfcc422a
+DATA geluRoot<>+24(SB)/4, $0xbfcc422a
+DATA geluRoot<>+28(SB)/4, $0xbfcc422a
+GLOBL geluRoot<>(SB), RODATA|NOPTR, $32
+
+// func scaleAVX2(x *float32, n int, a float32)
+// Requires: AVX
+TEXT ·scaleAVX2(SB), NOSPLIT, $0-20
+	MOVQ         x+0(FP), AX
+	MOVQ         n+8(FP), CX
+	VBROADCASTSS a+16(FP), Y0
+
+loop:
+	VMULPS  (AX), Y0, Y1
+	VMOVUPS Y1, (AX)
+	ADDQ    $0x20, AX
+	SUBQ    $0x08, CX
+	JNZ     loop
+	VZEROUPPER
+	RET
+
+// func addAVX2(dst *float32, x *float32, n int)
+// Requires: AVX
+TEXT ·addAVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ n+16(FP), DX
+
+loop:
+	VMOVUPS (AX), Y0
+	VADDPS  (CX), Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	ADDQ    $0x20, CX
+	SUBQ    $0x08, DX
+	JNZ     loop
+	VZEROUPPER
+	RET
+
+// func scaleMulAVX2(dst *float32, x *float32, w *float32, n int, a float32)
+// Requires: AVX
+TEXT ·scaleMulAVX2(SB), NOSPLIT, $0-36
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         w+16(FP), DX
+	MOVQ         n+24(FP), BX
+	VBROADCASTSS a+32(FP), Y0
+
+loop:
+	VMULPS  (CX), Y0, Y1
+	VMULPS  (DX), Y1, Y1
+	VMOVUPS Y1, (AX)
+	ADDQ    $0x20, AX
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	SUBQ    $0x08, BX
+	JNZ     loop
+	VZEROUPPER
+	RET
+
+// func maxLanesAVX2(lanes *float32, x *float32, n int)
+// Requires: AVX
+TEXT ·maxLanesAVX2(SB), NOSPLIT, $0-24
+	MOVQ    lanes+0(FP), AX
+	MOVQ    x+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVUPS (AX), Y0
+
+loop:
+	VMOVUPS (CX), Y1
+	VMAXPS  Y0, Y1, Y0
+	ADDQ    $0x20, CX
+	SUBQ    $0x08, DX
+	JNZ     loop
+	VMOVUPS Y0, (AX)
+	VZEROUPPER
+	RET
+
+// func sumLanesAVX2(lanes *float32, x *float32, n int)
+// Requires: AVX
+TEXT ·sumLanesAVX2(SB), NOSPLIT, $0-24
+	MOVQ    lanes+0(FP), AX
+	MOVQ    x+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVUPS (AX), Y0
+
+loop:
+	VADDPS  (CX), Y0, Y0
+	ADDQ    $0x20, CX
+	SUBQ    $0x08, DX
+	JNZ     loop
+	VMOVUPS Y0, (AX)
+	VZEROUPPER
+	RET

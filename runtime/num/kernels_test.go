@@ -86,7 +86,8 @@ func TestWeightedSumEqualsScalar(t *testing.T) {
 		p, v := vector(rng, rows, i%4), Matrix{vector(rng, rows*stride+1, i%4), rows, stride}
 		got, want := vector(rng, n, 3), make([]float32, n)
 		WeightedSum(got, p, v)
-		weightedSumScalar(want, p, v)
+		clear(want)
+		addWeightedScalar(want, p, v)
 		compare(t, "WeightedSum", got, want)
 		// The same by single additions.
 		clear(got)
@@ -94,6 +95,96 @@ func TestWeightedSumEqualsScalar(t *testing.T) {
 			AddScaled(got, v.Row(r, n), p[r])
 		}
 		compare(t, "AddScaled", got, want)
+	}
+}
+
+// halves gives n values as F16, some of them infinite or no numbers.
+func halves(rng *rand.Rand, n int) []byte {
+	b := make([]byte, 2*n)
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+		if i%2 == 1 && rng.IntN(30) > 0 {
+			b[i] &= 0xbb // finite
+		}
+	}
+	return b
+}
+
+func TestHalvesEqualScalar(t *testing.T) {
+	rng := rand.New(rand.NewPCG(19, 20))
+	for i := range 3000 {
+		rows, cols, n := 1+rng.IntN(9), 1+rng.IntN(5), rng.IntN(80)
+		if i%2 == 0 {
+			n = n / 8 * 8
+		}
+		ws, xs, ld := n+rng.IntN(4), n+rng.IntN(4), rows+rng.IntN(3)
+		w := HalfMatrix{halves(rng, rows*ws+1), rows, ws}
+		x := Matrix{vector(rng, cols*xs+1, i%4), cols, xs}
+		got, want := make([]float32, cols*ld), make([]float32, cols*ld)
+		DotsHalf(got, ld, w, x, n)
+		dotsHalfScalar(want, ld, w, x, n)
+		compare(t, "DotsHalf", got, want)
+		// What Dots gives for the same values.
+		floats := Matrix{make([]float32, rows*ws), rows, ws}
+		for r := range rows {
+			for j := range n {
+				floats.Data[r*ws+j] = w.value(r, j)
+			}
+		}
+		dotsScalar(got, ld, floats, x, n)
+		compare(t, "Dots of halves", got, want)
+
+		p := vector(rng, rows, i%4)
+		sum, wantSum := vector(rng, n, i%3), make([]float32, n)
+		copy(wantSum, sum)
+		other := slices.Clone(sum)
+		AddWeightedHalf(sum, p, w)
+		addWeightedHalfScalar(wantSum, p, w)
+		compare(t, "AddWeightedHalf", sum, wantSum)
+		AddWeighted(other, p, floats)
+		compare(t, "AddWeighted of halves", other, wantSum)
+	}
+}
+
+// TestPlainEqualScalar compares the elementwise functions, and the lanes of
+// greatest values and sums.
+func TestPlainEqualScalar(t *testing.T) {
+	rng := rand.New(rand.NewPCG(21, 22))
+	for i := range 4000 {
+		n := 1 + rng.IntN(40)
+		x, y, w := vector(rng, n, i%4), vector(rng, n, i/4%4), vector(rng, n, i/16%4)
+		a := vector(rng, 1, i%4)[0]
+		for _, f := range []struct {
+			name         string
+			fast, scalar func(dst []float32)
+		}{
+			{"Scale", func(d []float32) { Scale(d, a) }, func(d []float32) { scaleScalar(d, a) }},
+			{"Add", func(d []float32) { Add(d, y) }, func(d []float32) { addScalar(d, y) }},
+			{"SiLUMul", func(d []float32) { SiLUMul(d, y) }, func(d []float32) { siluMulScalar(d, y) }},
+			{"GELUMul", func(d []float32) { GELUMul(d, y) }, func(d []float32) { geluMulScalar(d, y) }},
+			{"scaled and multiplied", func(d []float32) { k := scaleMul(d, d, w, a); scaleMulScalar(d[k:], d[k:], w[k:], a) }, func(d []float32) { scaleMulScalar(d, d, w, a) }},
+			{"Max", func(d []float32) { d[0] = Max(d) }, func(d []float32) {
+				m := d[0]
+				for _, v := range d {
+					if v > m {
+						m = v
+					}
+				}
+				if d[0] = m; m == 0 { // either zero will do
+					d[0] = Max(d)
+				}
+			}},
+			{"Sum", func(d []float32) { d[0] = Sum(d) }, func(d []float32) {
+				var l [8]float32
+				sumLanesScalar(&l, d)
+				d[0] = tree(&l)
+			}},
+		} {
+			got, want := slices.Clone(x), slices.Clone(x)
+			f.fast(got)
+			f.scalar(want)
+			compare(t, f.name, got, want)
+		}
 	}
 }
 

@@ -4,6 +4,9 @@
 
 package num
 
+// hasF16C reports CPUID.1:ECX bit 29.
+func hasF16C() bool
+
 // dots4x2AVX2 is dotsScalar for 4 rows of w and 2 of x; ld, ws and xs are
 // strides in values, n is at least 1.
 //
@@ -28,19 +31,102 @@ func dots1x2AVX2(dst *float32, ld int, w *float32, ws int, x *float32, xs int, n
 //go:noescape
 func dots1x1AVX2(dst *float32, ld int, w *float32, ws int, x *float32, xs int, n int)
 
-// weightedSum32AVX2 is weightedSumScalar for 32 values of n rows, n at least 1; vs is
+// addWeighted64AVX2 is addWeightedScalar for 64 values of n rows, n at least 1; vs is
 // the stride of the rows in values.
 //
 //go:noescape
-func weightedSum32AVX2(dst *float32, p *float32, v *float32, vs int, n int)
+func addWeighted64AVX2(dst *float32, p *float32, v *float32, vs int, n int)
 
-// weightedSum8AVX2 is weightedSumScalar for 8 values of n rows, n at least 1; vs is
+// addWeighted32AVX2 is addWeightedScalar for 32 values of n rows, n at least 1; vs is
 // the stride of the rows in values.
 //
 //go:noescape
-func weightedSum8AVX2(dst *float32, p *float32, v *float32, vs int, n int)
+func addWeighted32AVX2(dst *float32, p *float32, v *float32, vs int, n int)
+
+// addWeighted8AVX2 is addWeightedScalar for 8 values of n rows, n at least 1; vs is
+// the stride of the rows in values.
+//
+//go:noescape
+func addWeighted8AVX2(dst *float32, p *float32, v *float32, vs int, n int)
+
+// dotsHalf4x2AVX2 is dotsHalfScalar for 4 rows of w and 2 of x; ld, ws and xs are
+// strides in values, n is at least 1 and a multiple of 8.
+//
+//go:noescape
+func dotsHalf4x2AVX2(dst *float32, ld int, w *byte, ws int, x *float32, xs int, n int)
+
+// dotsHalf4x1AVX2 is dotsHalfScalar for 4 rows of w and 1 of x; ld, ws and xs are
+// strides in values, n is at least 1 and a multiple of 8.
+//
+//go:noescape
+func dotsHalf4x1AVX2(dst *float32, ld int, w *byte, ws int, x *float32, xs int, n int)
+
+// dotsHalf1x2AVX2 is dotsHalfScalar for 1 rows of w and 2 of x; ld, ws and xs are
+// strides in values, n is at least 1 and a multiple of 8.
+//
+//go:noescape
+func dotsHalf1x2AVX2(dst *float32, ld int, w *byte, ws int, x *float32, xs int, n int)
+
+// dotsHalf1x1AVX2 is dotsHalfScalar for 1 rows of w and 1 of x; ld, ws and xs are
+// strides in values, n is at least 1 and a multiple of 8.
+//
+//go:noescape
+func dotsHalf1x1AVX2(dst *float32, ld int, w *byte, ws int, x *float32, xs int, n int)
+
+// addWeightedHalf64AVX2 is addWeightedHalfScalar for 64 values of n rows, n at least 1; vs is
+// the stride of the rows in values.
+//
+//go:noescape
+func addWeightedHalf64AVX2(dst *float32, p *float32, v *byte, vs int, n int)
+
+// addWeightedHalf32AVX2 is addWeightedHalfScalar for 32 values of n rows, n at least 1; vs is
+// the stride of the rows in values.
+//
+//go:noescape
+func addWeightedHalf32AVX2(dst *float32, p *float32, v *byte, vs int, n int)
+
+// addWeightedHalf8AVX2 is addWeightedHalfScalar for 8 values of n rows, n at least 1; vs is
+// the stride of the rows in values.
+//
+//go:noescape
+func addWeightedHalf8AVX2(dst *float32, p *float32, v *byte, vs int, n int)
 
 // expMinusAVX2 is expMinusScalar for n values, a multiple of 8 and not 0.
 //
 //go:noescape
 func expMinusAVX2(x *float32, n int, m float32)
+
+// siluMulAVX2 is siluMulScalar for n values, a multiple of 8 and not 0.
+//
+//go:noescape
+func siluMulAVX2(gate *float32, up *float32, n int)
+
+// geluMulAVX2 is geluMulScalar for n values, a multiple of 8 and not 0.
+//
+//go:noescape
+func geluMulAVX2(gate *float32, up *float32, n int)
+
+// scaleAVX2 is scaleScalar for n values, a multiple of 8 and not 0.
+//
+//go:noescape
+func scaleAVX2(x *float32, n int, a float32)
+
+// addAVX2 is addScalar for n values, a multiple of 8 and not 0.
+//
+//go:noescape
+func addAVX2(dst *float32, x *float32, n int)
+
+// scaleMulAVX2 is scaleMulScalar for n values, a multiple of 8 and not 0.
+//
+//go:noescape
+func scaleMulAVX2(dst *float32, x *float32, w *float32, n int, a float32)
+
+// maxLanesAVX2 is maxLanesScalar for n values, a multiple of 8 and not 0.
+//
+//go:noescape
+func maxLanesAVX2(lanes *float32, x *float32, n int)
+
+// sumLanesAVX2 is sumLanesScalar for n values, a multiple of 8 and not 0.
+//
+//go:noescape
+func sumLanesAVX2(lanes *float32, x *float32, n int)
