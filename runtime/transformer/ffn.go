@@ -9,9 +9,11 @@ import (
 // feedForward adds the feed-forward block of layer i to n states.
 func (s *session) feedForward(ctx context.Context, i, n int) error {
 	p, b, l := s.m.p, &s.buf, &s.m.w.layers[i]
-	in := s.norm(b.x, l.ffnNorm, n)
+	in, err := s.norm(ctx, b.x, l.ffnNorm, n)
+	if err != nil {
+		return err
+	}
 	out := grow(&b.out, n*p.hidden)
-	var err error
 	if p.experts > 0 {
 		err = s.mixture(ctx, l, in, out)
 	} else {
@@ -20,8 +22,7 @@ func (s *session) feedForward(ctx context.Context, i, n int) error {
 	if err != nil {
 		return err
 	}
-	s.add(out, l.postFFN, n)
-	return nil
+	return s.add(ctx, out, l.postFFN, n)
 }
 
 // gated computes down(act(gate(x)) * up(x)) for part number part of the three
@@ -35,12 +36,20 @@ func (s *session) gated(ctx context.Context, gate, up, down linear, part int, in
 	if err != nil {
 		return err
 	}
-	act := num.SiLU
-	if s.m.p.gelu {
-		act = num.GELU
+	if err != nil {
+		return err
 	}
-	for i, v := range g {
-		g[i] = float32(act(v) * u[i])
+	err = s.team.rows(ctx, in.rows, func(t int) error {
+		g, u := g[t*ffn:][:ffn], u[t*ffn:][:ffn]
+		if s.m.p.gelu {
+			num.GELUMul(g, u)
+		} else {
+			num.SiLUMul(g, u)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	mid := activations{g, in.rows, ffn}
 	s.observe(down.matrix, part, mid)

@@ -12,17 +12,34 @@ import (
 // team runs pieces of work on a number of goroutines. Which of them does a piece
 // makes no difference to the result.
 type team struct {
+	*parallel.Team
 	scratch []scratch // one a worker
 }
 
 func newTeam(jobs int) *team {
-	return &team{make([]scratch, parallel.Jobs(jobs))}
+	t := parallel.NewTeam(jobs)
+	return &team{t, make([]scratch, t.Jobs())}
 }
 
 // each runs f for 0 to n-1, in any order, and gives the error of the lowest that
 // failed.
 func (t *team) each(ctx context.Context, n int, f func(i int, s *scratch) error) error {
-	return parallel.Each(ctx, len(t.scratch), n, func(i, worker int) error { return f(i, &t.scratch[worker]) })
+	return t.Each(ctx, n, func(i, worker int) error { return f(i, &t.scratch[worker]) })
+}
+
+// rowsTogether is how many rows of activations a worker takes at once.
+const rowsTogether = 8
+
+// rows runs f for each of n rows of activations, in any order.
+func (t *team) rows(ctx context.Context, n int, f func(row int) error) error {
+	return t.each(ctx, (n+rowsTogether-1)/rowsTogether, func(i int, _ *scratch) error {
+		for row := i * rowsTogether; row < min((i+1)*rowsTogether, n); row++ {
+			if err := f(row); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // activations are rows that enter matrices: rows of n values one after another.
@@ -137,15 +154,7 @@ func (s *session) pack(ctx context.Context, place int, p *product) (*dot.Batch, 
 	if err := b.Reset(p.in.rows); err != nil {
 		return nil, err
 	}
-	const rows = 8
-	return b, s.team.each(ctx, (p.in.rows+rows-1)/rows, func(i int, _ *scratch) error {
-		for t := i * rows; t < min((i+1)*rows, p.in.rows); t++ {
-			if err := b.SetRow(t, p.in.row(t)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return b, s.team.rows(ctx, p.in.rows, func(t int) error { return b.SetRow(t, p.in.row(t)) })
 }
 
 // observe shows what enters a matrix.

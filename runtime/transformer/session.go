@@ -43,7 +43,6 @@ type buffers struct {
 	up     []float32 // (T, ffn)
 	cos    [2][]float32
 	sin    [2][]float32 // (T, dims/2), global and local
-	half   []byte
 	logits []float32
 	full   []float32 // a row of logits with a place for every id
 	moe    moeBuffers
@@ -51,7 +50,7 @@ type buffers struct {
 
 // NewSession starts an empty text.
 func (m *Model) NewSession(opt infer.SessionOptions) (infer.Session, error) {
-	s := &session{m: m, team: newTeam(opt.Jobs), act: opt.Act, packed: map[batchKey]*dot.Batch{}, observer: opt.Observe, context: opt.Context, caches: make([]cache, m.p.layers)}
+	s := &session{m: m, team: newTeam(opt.Jobs), act: opt.Act, packed: map[batchKey]*dot.Batch{}, observer: opt.Observe, context: opt.Context}
 	if s.context <= 0 {
 		if s.context = m.p.context; s.context <= 0 {
 			s.context = 2048
@@ -59,6 +58,9 @@ func (m *Model) NewSession(opt infer.SessionOptions) (infer.Session, error) {
 	}
 	if s.act != infer.Exact && s.act != infer.Q8 {
 		return nil, fmt.Errorf("%w: arithmetic %v", infer.ErrUnsupported, opt.Act)
+	}
+	for range m.p.layers {
+		s.caches = append(s.caches, newCache(s.act == infer.Q8, m.p.kvHeads, m.p.headDim, s.context))
 	}
 	g := *m.p.global
 	if m.p.long != nil {
@@ -104,22 +106,24 @@ func (s *session) Eval(ctx context.Context, tokens []int32, want []int, each fun
 			s.n = before
 		}
 	}()
-	for first := 0; first < len(tokens); first += batch {
-		part := tokens[first:min(first+batch, len(tokens))]
-		if err := s.forward(ctx, part); err != nil {
-			return err
+	return s.team.Work(func() error {
+		for first := 0; first < len(tokens); first += batch {
+			part := tokens[first:min(first+batch, len(tokens))]
+			if err := s.forward(ctx, part); err != nil {
+				return err
+			}
+			n := 0
+			for n < len(want) && want[n] < first+len(part) {
+				n++
+			}
+			if err := s.head(ctx, first, want[:n], each); err != nil {
+				return err
+			}
+			want = want[n:]
+			s.n += len(part)
 		}
-		n := 0
-		for n < len(want) && want[n] < first+len(part) {
-			n++
-		}
-		if err := s.head(ctx, first, want[:n], each); err != nil {
-			return err
-		}
-		want = want[n:]
-		s.n += len(part)
-	}
-	return nil
+		return nil
+	})
 }
 
 // forward takes tokens through all layers; their states are left in buf.x.
@@ -163,24 +167,27 @@ func (s *session) angles(n int) {
 }
 
 // norm writes the normalized rows of x to buf.normed.
-func (s *session) norm(x, w []float32, n int) activations {
+func (s *session) norm(ctx context.Context, x, w []float32, n int) (activations, error) {
 	h := s.m.p.hidden
 	out := grow(&s.buf.normed, n*h)
-	for t := range n {
+	err := s.team.rows(ctx, n, func(t int) error {
 		num.RMSNorm(out[t*h:][:h], x[t*h:][:h], w, s.m.p.eps)
-	}
-	return activations{out, n, h}
+		return nil
+	})
+	return activations{out, n, h}, err
 }
 
 // add adds what a block gave, normalized once more where the model does, to x.
-func (s *session) add(out, post []float32, n int) {
+func (s *session) add(ctx context.Context, out, post []float32, n int) error {
 	h := s.m.p.hidden
-	if post != nil {
-		for t := range n {
-			num.RMSNorm(out[t*h:][:h], out[t*h:][:h], post, s.m.p.eps)
+	return s.team.rows(ctx, n, func(t int) error {
+		row := out[t*h:][:h]
+		if post != nil {
+			num.RMSNorm(row, row, post, s.m.p.eps)
 		}
-	}
-	num.Add(s.buf.x[:n*h], out)
+		num.Add(s.buf.x[t*h:][:h], row)
+		return nil
+	})
 }
 
 // head gives the logits after the wanted tokens of the batch that starts at
