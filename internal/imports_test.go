@@ -40,6 +40,8 @@ type layer struct {
 //   - verify compares tensors of files and knows no pipeline, so that a check
 //     does not share the faults of what it checks.
 //   - runtime runs what was written, and knows no pipeline for the same reason.
+//   - device predicts what a device makes of a file, from the file's layout and
+//     from traces; it runs nothing.
 //   - stages do one thing each, apart from each other; all is the table of
 //     them, and gates compare with what emit lays out.
 //   - cmd is the only place that sees everything.
@@ -60,7 +62,8 @@ var layers = []layer{
 	{"stages", []string{"runtime", "verify", "pipeline", "recipes", "hub", "artifacts", "model", "tokenizer", "formats", "tensor", "internal"}},
 	{"stages/gates", []string{"stages/emit", "runtime", "verify", "pipeline", "recipes", "model", "tokenizer", "formats", "tensor", "internal"}},
 	{"stages/all", []string{"stages", "verify", "pipeline", "recipes", "artifacts", "internal"}},
-	{"cmd", []string{"cmd", "stages", "runtime", "verify", "pipeline", "recipes", "hub", "artifacts", "model", "tokenizer", "formats", "tensor", "internal"}},
+	{"device", []string{"device", "model", "formats", "tensor", "internal"}},
+	{"cmd", []string{"cmd", "device", "stages", "runtime", "verify", "pipeline", "recipes", "hub", "artifacts", "model", "tokenizer", "formats", "tensor", "internal"}},
 	{"interop", []string{"cmd", "stages", "runtime", "verify", "pipeline", "recipes", "hub", "artifacts", "model", "tokenizer", "formats", "tensor", "internal"}},
 }
 

@@ -130,6 +130,9 @@ type SessionOptions struct {
 	// Observe is shown what enters the weights, for importance matrices; nil
 	// for nobody. A model that cannot show it gives ErrUnsupported.
 	Observe Observer
+	// Routes is shown which experts tokens go to; nil for nobody. A model without
+	// routed experts gives ErrUnsupported.
+	Routes Router
 }
 
 // Observer sees the rows of activations that enter a matrix, before any
@@ -141,6 +144,30 @@ type Observer interface {
 	// values each, and must not be kept. Experts that no token of a batch was sent
 	// to are not shown.
 	Observe(tensor string, part, parts int, x []float32, n int)
+}
+
+// Router sees the choices of experts, layer by layer for a batch of tokens.
+type Router interface {
+	// Ahead is how many layers with experts further a guess is wanted for: what the
+	// router there would choose of this layer's input. 0 wants none.
+	Ahead() int
+	// Route gets the choices of one layer. What it holds must not be kept.
+	Route(r Routing) error
+}
+
+// Routing is what a router chose for the tokens of a batch.
+type Routing struct {
+	// Layer is the number of the layer in the model.
+	Layer int
+	// Experts is how many there are, Used how many each token goes to.
+	Experts, Used int
+	// Scores (tokens, Experts) are what they were chosen by.
+	Scores []float32
+	// Chosen (tokens, Used) has the best first.
+	Chosen []int
+	// Guess (tokens, Used) is for the layer Router.Ahead further, nil where there is
+	// no such layer or none is wanted.
+	Guess []int
 }
 
 // Session is one text under way: the tokens seen so far and what the model

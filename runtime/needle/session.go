@@ -95,6 +95,9 @@ func (m *Model) newSession(opt infer.SessionOptions, more Options) (*session, er
 	if opt.Observe != nil {
 		return nil, fmt.Errorf("%w: importance matrices of Needle models, whose quantization takes none", infer.ErrUnsupported)
 	}
+	if opt.Routes != nil {
+		return nil, fmt.Errorf("%w: choices of experts, of which Needle models have none", infer.ErrUnsupported)
+	}
 	s := &session{m: m, jobs: parallel.Jobs(opt.Jobs), opt: more, context: opt.Context, window: m.p.window, freq: m.p.frequencies()}
 	if s.context <= 0 {
 		s.context = max(m.p.context, 1)

@@ -15,7 +15,7 @@ func (s *session) feedForward(ctx context.Context, i, n int) error {
 	}
 	out := grow(&b.out, n*p.hidden)
 	if p.experts > 0 {
-		err = s.mixture(ctx, l, in, out)
+		err = s.mixture(ctx, i, in, out)
 	} else {
 		err = s.gated(ctx, l.gate, l.up, l.down, 0, in, out)
 	}

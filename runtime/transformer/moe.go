@@ -17,12 +17,14 @@ type moeBuffers struct {
 	each    []float32 // (T, used, hidden) the experts' results
 	shared  []float32 // (T, hidden)
 	members []int     // places (token*used + rank) that go to one expert
+	ahead   []float32 // (T, experts) what another layer's router makes of the input
+	guess   []int     // (T, used)
 }
 
 // mixture sends every row to the experts that the router chooses and adds their
 // results by weight, the best expert's first.
-func (s *session) mixture(ctx context.Context, l *layer, in activations, out []float32) error {
-	p, b := s.m.p, &s.buf.moe
+func (s *session) mixture(ctx context.Context, i int, in activations, out []float32) error {
+	p, b, l := s.m.p, &s.buf.moe, &s.m.w.layers[i]
 	s.observe(l.router.matrix, 0, in)
 	probs := grow(&b.probs, in.rows*p.experts)
 	if err := s.multiply(ctx, product{dst: probs, m: l.router.matrix, bias: l.router.bias, in: in}); err != nil {
@@ -31,6 +33,11 @@ func (s *session) mixture(ctx context.Context, l *layer, in activations, out []f
 	chosen, weights := grow(&b.chosen, in.rows*p.used), grow(&b.weights, in.rows*p.used)
 	for t := range in.rows {
 		p.route(probs[t*p.experts:][:p.experts], chosen[t*p.used:][:p.used], weights[t*p.used:][:p.used])
+	}
+	if s.routes != nil {
+		if err := s.showRoutes(ctx, i, in); err != nil {
+			return err
+		}
 	}
 	each := grow(&b.each, in.rows*p.used*p.hidden)
 	for e := range p.experts {

@@ -23,6 +23,7 @@ type session struct {
 	act      infer.Act
 	packed   map[batchKey]*dot.Batch
 	observer infer.Observer
+	routes   infer.Router
 	context  int
 	n        int // tokens seen
 	caches   []cache
@@ -50,7 +51,7 @@ type buffers struct {
 
 // NewSession starts an empty text.
 func (m *Model) NewSession(opt infer.SessionOptions) (infer.Session, error) {
-	s := &session{m: m, team: newTeam(opt.Jobs), act: opt.Act, packed: map[batchKey]*dot.Batch{}, observer: opt.Observe, context: opt.Context}
+	s := &session{m: m, team: newTeam(opt.Jobs), act: opt.Act, packed: map[batchKey]*dot.Batch{}, observer: opt.Observe, routes: opt.Routes, context: opt.Context}
 	if s.context <= 0 {
 		if s.context = m.p.context; s.context <= 0 {
 			s.context = 2048
@@ -58,6 +59,9 @@ func (m *Model) NewSession(opt infer.SessionOptions) (infer.Session, error) {
 	}
 	if s.act != infer.Exact && s.act != infer.Q8 {
 		return nil, fmt.Errorf("%w: arithmetic %v", infer.ErrUnsupported, opt.Act)
+	}
+	if s.routes != nil && m.p.experts == 0 {
+		return nil, fmt.Errorf("%w: choices of experts, of which this model has none", infer.ErrUnsupported)
 	}
 	for range m.p.layers {
 		s.caches = append(s.caches, newCache(s.act == infer.Q8, m.p.kvHeads, m.p.headDim, s.context))
