@@ -347,6 +347,35 @@ def tiny_qwen35():
     write("tiny-qwen35", config, t.values(), QWEN, {"tokenizer_config.json": QWEN_TOKENS})
 
 
+def tiny_qwen35_even():
+    """As many value heads as key heads, an F16 A_log and norm, no list of layer kinds, no sections, two prediction layers that only the tensors tell of."""
+    h, heads, kv, hd, inter, vocab, n, kh, d = 32, 2, 1, 16, 64, 151936, 3, 2, 16
+    config = {
+        "architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text", "hidden_size": h, "intermediate_size": inter,
+        "num_hidden_layers": n, "num_attention_heads": heads, "num_key_value_heads": kv, "head_dim": hd, "vocab_size": vocab,
+        "max_position_embeddings": 2048, "hidden_act": "silu", "rms_norm_eps": 1e-06, "linear_conv_kernel_dim": 3, "linear_key_head_dim": d,
+        "linear_value_head_dim": d, "linear_num_key_heads": kh, "linear_num_value_heads": kh, "full_attention_interval": 2,
+        "tie_word_embeddings": False, "rope_theta": 1000000.0,
+    }
+    t = [*ends(vocab, h, "BF16", True)]
+    for i in range(n + 2):
+        p = layer(i) if i < n else f"mtp.layers.{i - n}."
+        if i == 1 or i >= n:
+            full = {x[0]: x for x in attention(p, h, heads, kv, hd, "BF16", norms=True)}
+            full[p + "self_attn.q_proj.weight"][2][0] *= 2
+            t += full.values()
+        else:
+            a = p + "linear_attn."
+            t += [[a + "in_proj_qkv.weight", "BF16", [3 * kh * d, h]], [a + "in_proj_z.weight", "BF16", [kh * d, h]],
+                  [a + "in_proj_a.weight", "BF16", [kh, h]], [a + "in_proj_b.weight", "BF16", [kh, h]],
+                  [a + "conv1d.weight", "F16", [3 * kh * d, 1, 3]], [a + "A_log", ["F16", "F32", "BF16"][i], [kh]], [a + "dt_bias", "F16", [kh]],
+                  [a + "norm.weight", "F16", [d]], [a + "out_proj.weight", "BF16", [h, kh * d]]]
+        t += [*mlp(p + "mlp.", h, inter, "BF16"), *norms(p, h, "F16" if i else "BF16")]
+    t += [[x, "BF16", [h]] for x in ("mtp.pre_fc_norm_embedding.weight", "mtp.pre_fc_norm_hidden.weight", "mtp.norm.weight")]
+    t.append(["mtp.fc.weight", "BF16", [h, 2 * h]])
+    write("tiny-qwen35-even", config, t, QWEN, {"tokenizer_config.json": QWEN_TOKENS})
+
+
 def tiny_bailingmoe2():
     """Fused query_key_value that stays fused, a dense layer first, shared experts, a router bias, a prediction layer; config of remote code."""
     h, heads, kv, hd, inter, moe, vocab, n, experts = 32, 4, 2, 8, 96, 64, 151936, 3, 8
@@ -381,7 +410,7 @@ def tiny_bailingmoe2():
 
 def main():
     for make in (tiny_llama3, tiny_llama_tied, tiny_mistral, tiny_mixtral, tiny_qwen2, tiny_qwen3, tiny_qwen3moe, tiny_gemma3,
-                 tiny_gemma3_vision, tiny_llama_hf, tiny_llama_fp8, tiny_qwen35, tiny_bailingmoe2):
+                 tiny_gemma3_vision, tiny_llama_hf, tiny_llama_fp8, tiny_qwen35, tiny_qwen35_even, tiny_bailingmoe2):
         make()
 
 

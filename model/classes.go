@@ -174,7 +174,11 @@ func fill(root, text *pyjson.Object, modelType string) (*pyjson.Object, string) 
 		return out, ""
 	}
 	c, ok := classOf(modelType)
-	if !ok {
+	switch {
+	case ok:
+	case modelType == "qwen3_5" || modelType == "qwen3_5_text" || modelType == "bailing_moe" || modelType == "bailing_moe_v2":
+		return nil, fmt.Sprintf("transformers 4.57.6, which the converter reads configs with, has no class for model_type %q", modelType)
+	default:
 		return nil, fmt.Sprintf("model_type %q is not one that quern knows", modelType)
 	}
 	out := root.Clone()

@@ -26,8 +26,17 @@ type Dims struct {
 	Experts     int64
 	ExpertsUsed int64
 	ExpertFFN   int64
-	RopeTheta   float64
-	NormEps     float64
+	// SharedFFN is the width of the experts that every token goes through, all
+	// together, and DenseLead the number of layers in front that have no experts.
+	SharedFFN int64
+	DenseLead int64
+	// NextN is how many of Layers, the last ones, foretell further tokens.
+	NextN int64
+	// Linear is nil in models without linear attention.
+	Linear *LinearDims
+
+	RopeTheta float64
+	NormEps   float64
 	// Tied reports that the embedding serves as the output head.
 	Tied bool
 }
@@ -63,11 +72,18 @@ func (m *Model) hfDims() (*Dims, error) {
 	d.FFN = r.size("intermediate_size")
 	d.Context, _, _ = c.OptInt("max_position_embeddings")
 	d.NormEps = r.float("rms_norm_eps")
-	if v, _, _ := c.Find("num_local_experts", "num_experts"); v != nil && (f == Qwen3MoE || c.Architecture() == "MixtralForCausalLM") {
+	switch f {
+	case Qwen35:
+		d.Linear, d.NextN = linearDims(&r, d.Layers), m.nextN(&r)
+	case BailingMoE2:
+		bailingDims(&r, d)
+	}
+	d.Layers += d.NextN
+	if v, _, _ := c.Find("num_local_experts", "num_experts"); v != nil && (f == Qwen3MoE || f == BailingMoE2 || c.Architecture() == "MixtralForCausalLM") {
 		d.Experts = r.size("num_local_experts", "num_experts")
 		d.ExpertsUsed = r.size("num_experts_per_tok")
 		d.ExpertFFN = d.FFN
-		if f == Qwen3MoE {
+		if f == Qwen3MoE || f == BailingMoE2 {
 			d.ExpertFFN = r.size("moe_intermediate_size")
 		}
 	}
@@ -129,7 +145,7 @@ func (r *reader) float(key string) float64 {
 func (m *Model) headDim(d *Dims) (int64, error) {
 	c := m.Config
 	var q *tensor.Tensor
-	for i := range d.Layers {
+	for i := range min(d.Layers, int64(len(m.Tensors))) {
 		if q = m.ByRole(AttnQ, int(i), ".weight"); q != nil {
 			break
 		}
@@ -140,7 +156,7 @@ func (m *Model) headDim(d *Dims) (int64, error) {
 		return 0, err
 	case ok && n <= 0:
 		return 0, fmt.Errorf("%s: %w: head_dim is %d, want a number above 0", c.File(), ErrConfig, n)
-	case !ok && q != nil && len(q.Shape) == 2 && q.Shape[0]%d.Heads == 0:
+	case !ok && d.Family != Qwen35 && q != nil && len(q.Shape) == 2 && q.Shape[0]%d.Heads == 0:
 		n = q.Shape[0] / d.Heads
 	case !ok && d.Hidden%d.Heads == 0:
 		n = d.Hidden / d.Heads
@@ -150,8 +166,12 @@ func (m *Model) headDim(d *Dims) (int64, error) {
 	if n > math.MaxInt32 {
 		return 0, fmt.Errorf("%s: %w: head_dim is %d, which no model has", c.File(), ErrConfig, n)
 	}
-	if q != nil && len(q.Shape) == 2 && q.Shape[0] != n*d.Heads {
-		return 0, fmt.Errorf("%w: %s has %d rows, %d heads of head_dim %d need %d", ErrTensors, q.Name, q.Shape[0], d.Heads, n, n*d.Heads)
+	rows := n * d.Heads
+	if d.Family == Qwen35 {
+		rows *= 2 // a gate beside every query
+	}
+	if q != nil && len(q.Shape) == 2 && q.Shape[0] != rows {
+		return 0, fmt.Errorf("%w: %s has %d rows, %d heads of head_dim %d need %d", ErrTensors, q.Name, q.Shape[0], d.Heads, n, rows)
 	}
 	return n, nil
 }

@@ -40,17 +40,41 @@ const (
 	// FFNGateUpExps holds gate and up of all experts, the rows of one above
 	// those of the other.
 	FFNGateUpExps Role = "ffn_gate_up_exps"
+
+	// AttnQKV holds query, key and value weights, one below the other.
+	AttnQKV Role = "attn_qkv"
+	// AttnGate scales the output of linear attention (Qwen3.5's z).
+	AttnGate  Role = "attn_gate"
+	SSMA      Role = "ssm_a" // without a suffix
+	SSMDt     Role = "ssm_dt"
+	SSMAlpha  Role = "ssm_alpha"
+	SSMBeta   Role = "ssm_beta"
+	SSMConv1D Role = "ssm_conv1d"
+	SSMNorm   Role = "ssm_norm"
+	SSMOut    Role = "ssm_out"
+	// ExpProbsB is added to the experts' scores when they are chosen.
+	ExpProbsB       Role = "exp_probs_b"
+	LayerOutputNorm Role = "layer_output_norm"
+
+	// The layers behind the last one that foretell further tokens.
+	NextNEhProj   Role = "nextn.eh_proj"
+	NextNENorm    Role = "nextn.enorm"
+	NextNHNorm    Role = "nextn.hnorm"
+	NextNHeadNorm Role = "nextn.shared_head_norm"
 )
 
 // Roles lists every role, in the order above.
 func Roles() []Role {
 	return []Role{TokenEmbd, Output, OutputNorm, RopeFreqs, AttnNorm, AttnQ, AttnK, AttnV, AttnOutput, AttnQNorm, AttnKNorm,
 		PostAttentionNorm, FFNNorm, PostFFWNorm, FFNGate, FFNUp, FFNDown, FFNGateInp, FFNGateExps, FFNUpExps, FFNDownExps,
-		FFNGateInpShexp, FFNGateShexp, FFNUpShexp, FFNDownShexp, FFNGateUpExps}
+		FFNGateInpShexp, FFNGateShexp, FFNUpShexp, FFNDownShexp, FFNGateUpExps, AttnQKV, AttnGate, SSMA, SSMDt, SSMAlpha, SSMBeta,
+		SSMConv1D, SSMNorm, SSMOut, ExpProbsB, LayerOutputNorm, NextNEhProj, NextNENorm, NextNHNorm, NextNHeadNorm}
 }
 
 // IsNorm reports whether the role is a normalization's weight.
-func (r Role) IsNorm() bool { return strings.HasSuffix(string(r), "_norm") }
+func (r Role) IsNorm() bool {
+	return strings.HasSuffix(string(r), "_norm") || r == NextNENorm || r == NextNHNorm
+}
 
 // IsExpert reports whether the role is a weight of routed experts.
 func (r Role) IsExpert() bool { return strings.HasSuffix(string(r), "_exps") }
@@ -67,6 +91,9 @@ type ID struct {
 	Layer  int
 	Expert int
 	Suffix string
+	// MTP says that Layer counts the layers for multi-token prediction, which
+	// some checkpoints number by themselves; in GGUF files they are the last.
+	MTP bool
 }
 
 // GGUFName is the tensor's name in a GGUF file.
@@ -89,12 +116,15 @@ const (
 	Qwen3    Family = "qwen3"
 	Qwen3MoE Family = "qwen3moe"
 	Gemma3   Family = "gemma3"
+	Qwen35   Family = "qwen35"
+	// BailingMoE2 is that of Ling and Ring 2.0.
+	BailingMoE2 Family = "bailingmoe2"
 )
 
 // Architectures lists the Hugging Face class names that are converted.
 func Architectures() []string {
-	return []string{"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", "LlamaForCausalLM", "MistralForCausalLM",
-		"MixtralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"}
+	return []string{"BailingMoeV2ForCausalLM", "Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", "LlamaForCausalLM", "MistralForCausalLM",
+		"MixtralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"}
 }
 
 // FamilyOf gives the family of a class name.
@@ -110,168 +140,12 @@ func FamilyOf(architecture string) (Family, bool) {
 		return Qwen3MoE, true
 	case "Gemma3ForCausalLM", "Gemma3ForConditionalGeneration":
 		return Gemma3, true
+	case "Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration":
+		return Qwen35, true
+	case "BailingMoeV2ForCausalLM":
+		return BailingMoE2, true
 	}
 	return "", false
-}
-
-// layerNames maps what follows layers.N. to a role. Names of experts have N in
-// place of the expert's number.
-var layerNames = map[string]Role{
-	"input_layernorm":            AttnNorm,
-	"self_attn.q_proj":           AttnQ,
-	"self_attn.k_proj":           AttnK,
-	"self_attn.v_proj":           AttnV,
-	"self_attn.o_proj":           AttnOutput,
-	"post_attention_layernorm":   FFNNorm,
-	"mlp.gate_proj":              FFNGate,
-	"mlp.up_proj":                FFNUp,
-	"mlp.down_proj":              FFNDown,
-	"self_attn.q_norm":           AttnQNorm,
-	"self_attn.k_norm":           AttnKNorm,
-	"pre_feedforward_layernorm":  FFNNorm,
-	"post_feedforward_layernorm": PostFFWNorm,
-
-	"block_sparse_moe.gate":         FFNGateInp,
-	"block_sparse_moe.experts.N.w1": FFNGateExps,
-	"block_sparse_moe.experts.N.w2": FFNDownExps,
-	"block_sparse_moe.experts.N.w3": FFNUpExps,
-
-	"mlp.gate":                 FFNGateInp,
-	"mlp.experts.N.gate_proj":  FFNGateExps,
-	"mlp.experts.N.up_proj":    FFNUpExps,
-	"mlp.experts.N.down_proj":  FFNDownExps,
-	"mlp.experts.gate_up_proj": FFNGateUpExps,
-	"mlp.experts.down_proj":    FFNDownExps,
-}
-
-// has reports whether tensors of a family may have a role.
-func (f Family) has(name string, r Role) bool {
-	switch r {
-	case AttnQNorm, AttnKNorm:
-		return f == Qwen3 || f == Qwen3MoE || f == Gemma3
-	case PostFFWNorm:
-		return f == Gemma3
-	case FFNNorm:
-		return f == Gemma3 || name == "post_attention_layernorm"
-	case FFNGate, FFNUp, FFNDown:
-		return f != Qwen3MoE
-	case FFNGateInp, FFNGateExps, FFNUpExps, FFNDownExps, FFNGateUpExps:
-		if strings.HasPrefix(name, "block_sparse_moe.") {
-			return f == Llama
-		}
-		return f == Qwen3MoE
-	}
-	return true
-}
-
-// HFID finds out what a Hugging Face tensor name stands for in a family. The
-// prefixes that multimodal classes add (language_model., text_model.) and a
-// missing model. make no difference.
-func HFID(f Family, name string) (ID, bool) {
-	id := ID{Layer: -1, Expert: -1}
-	name = strings.ReplaceAll(name, "language_model.", "")
-	if f == Llama {
-		name = strings.ReplaceAll(name, "text_model.", "")
-	}
-	base := name
-	for _, s := range []string{".weight", ".bias"} {
-		if strings.HasSuffix(name, s) {
-			base, id.Suffix = strings.TrimSuffix(name, s), s
-			break
-		}
-	}
-	base = strings.TrimPrefix(base, "model.")
-	switch base {
-	case "embed_tokens":
-		id.Role = TokenEmbd
-		return id, id.Suffix != ""
-	case "norm":
-		id.Role = OutputNorm
-		return id, id.Suffix != ""
-	case "lm_head":
-		id.Role = Output
-		return id, id.Suffix != ""
-	}
-	rest, ok := strings.CutPrefix(base, "layers.")
-	if !ok {
-		return ID{}, false
-	}
-	no, rest, ok := strings.Cut(rest, ".")
-	if !ok || !number(no, &id.Layer) {
-		return ID{}, false
-	}
-	key := rest
-	if at := strings.Index(rest, ".experts."); at >= 0 {
-		at += len(".experts.")
-		no, tail, ok := strings.Cut(rest[at:], ".")
-		if ok && number(no, &id.Expert) {
-			key = rest[:at] + "N." + tail
-		}
-	}
-	id.Role, ok = layerNames[key]
-	if !ok || !f.has(key, id.Role) {
-		return ID{}, false
-	}
-	if f == Gemma3 && key == "post_attention_layernorm" {
-		id.Role = PostAttentionNorm
-	}
-	if id.Suffix == "" {
-		// Stacked experts are parameters of their own, without a suffix.
-		if id.Role != FFNGateUpExps && (id.Role != FFNDownExps || id.Expert >= 0) {
-			return ID{}, false
-		}
-	}
-	return id, true
-}
-
-// HFName is the name that a tensor has in a checkpoint of an architecture: the
-// reverse of HFID, without the prefixes of multimodal classes.
-func HFName(architecture string, id ID) string {
-	switch id.Role {
-	case TokenEmbd:
-		return "model.embed_tokens" + id.Suffix
-	case OutputNorm:
-		return "model.norm" + id.Suffix
-	case Output:
-		return "lm_head" + id.Suffix
-	}
-	f, _ := FamilyOf(architecture)
-	role := id.Role
-	var found string
-	for name, r := range layerNames {
-		if f == Gemma3 && name == "post_attention_layernorm" {
-			r = PostAttentionNorm
-		}
-		if r != role || !f.has(name, layerNames[name]) || strings.HasPrefix(name, "block_sparse_moe.") && architecture != "MixtralForCausalLM" {
-			continue
-		}
-		if at := strings.Index(name, ".N."); at >= 0 {
-			no := "N"
-			if id.Expert >= 0 {
-				no = strconv.Itoa(id.Expert)
-			}
-			name = name[:at+1] + no + name[at+2:]
-		} else if id.Expert >= 0 || id.Role == FFNDownExps {
-			continue
-		}
-		// At most one name is left but for gemma's norms, whose names differ.
-		if found == "" || name < found {
-			found = name
-		}
-	}
-	if found == "" {
-		return id.GGUFName()
-	}
-	return "model.layers." + strconv.Itoa(id.Layer) + "." + found + id.Suffix
-}
-
-// number reads a decimal number that is small and has no leading zeros.
-func number(s string, n *int) bool {
-	if s == "" || len(s) > 6 || s[0] == '0' && s != "0" || strings.Trim(s, "0123456789") != "" {
-		return false
-	}
-	*n, _ = strconv.Atoi(s)
-	return true
 }
 
 // GGUFID finds out what a GGUF tensor name stands for.
@@ -292,7 +166,7 @@ func GGUFID(name string) (ID, bool) {
 		rest = r
 	}
 	id.Role = Role(rest)
-	if id.Suffix == "" || !slices.Contains(Roles(), id.Role) || id.Role.PerLayer() != (id.Layer >= 0) {
+	if (id.Suffix == "") != (id.Role == SSMA) || !slices.Contains(Roles(), id.Role) || id.Role.PerLayer() != (id.Layer >= 0) {
 		return ID{}, false
 	}
 	return id, true

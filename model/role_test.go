@@ -91,18 +91,36 @@ func TestHFName(t *testing.T) {
 			t.Errorf("%s: only %d roles have names", arch, n)
 		}
 	}
-	if got := HFName("MixtralForCausalLM", ID{FFNUpExps, 2, -1, ".weight"}); got != "model.layers.2.block_sparse_moe.experts.N.w3.weight" {
+	for name, id := range map[string]ID{
+		"mtp.fc.weight": {NextNEhProj, 0, -1, ".weight", true}, "model.mtp.norm.weight": {NextNHeadNorm, 0, -1, ".weight", true},
+		"mtp.layers.0.mlp.up_proj.weight": {FFNUp, 0, -1, ".weight", true}, "model.language_model.layers.2.linear_attn.A_log": {SSMA, 2, -1, "", false},
+	} {
+		if got, ok := HFID(Qwen35, name); !ok || got != id {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if _, ok := HFID(Qwen3, name); ok && id.MTP {
+			t.Errorf("%s has a place in qwen3", name)
+		}
+	}
+	if got := HFName("Qwen3_5ForCausalLM", ID{AttnQ, 0, -1, ".weight", true}); got != "mtp.layers.0.self_attn.q_proj.weight" {
+		t.Errorf("a query of the layers for prediction is called %s", got)
+	}
+	if got := HFName("MixtralForCausalLM", ID{FFNUpExps, 2, -1, ".weight", false}); got != "model.layers.2.block_sparse_moe.experts.N.w3.weight" {
 		t.Errorf("all experts are called %s", got)
 	}
 }
 
 func TestGGUFID(t *testing.T) {
 	for name, want := range map[string]ID{
-		"token_embd.weight":          {TokenEmbd, -1, -1, ".weight"},
-		"output.weight":              {Output, -1, -1, ".weight"},
-		"rope_freqs.weight":          {RopeFreqs, -1, -1, ".weight"},
-		"blk.11.attn_q.bias":         {AttnQ, 11, -1, ".bias"},
-		"blk.0.ffn_down_exps.weight": {FFNDownExps, 0, -1, ".weight"},
+		"token_embd.weight":          {TokenEmbd, -1, -1, ".weight", false},
+		"output.weight":              {Output, -1, -1, ".weight", false},
+		"rope_freqs.weight":          {RopeFreqs, -1, -1, ".weight", false},
+		"blk.11.attn_q.bias":         {AttnQ, 11, -1, ".bias", false},
+		"blk.0.ffn_down_exps.weight": {FFNDownExps, 0, -1, ".weight", false},
+		"blk.3.ssm_a":                {SSMA, 3, -1, "", false},
+		"blk.3.ssm_dt.bias":          {SSMDt, 3, -1, ".bias", false},
+		"blk.24.nextn.enorm.weight":  {NextNENorm, 24, -1, ".weight", false},
+		"blk.1.exp_probs_b.bias":     {ExpProbsB, 1, -1, ".bias", false},
 	} {
 		id, ok := GGUFID(name)
 		if !ok || id != want || id.GGUFName() != name {
@@ -126,7 +144,7 @@ func TestRoles(t *testing.T) {
 			experts = append(experts, r)
 		}
 	}
-	if want := []Role{OutputNorm, AttnNorm, AttnQNorm, AttnKNorm, PostAttentionNorm, FFNNorm, PostFFWNorm}; !slices.Equal(norms, want) {
+	if want := []Role{OutputNorm, AttnNorm, AttnQNorm, AttnKNorm, PostAttentionNorm, FFNNorm, PostFFWNorm, SSMNorm, LayerOutputNorm, NextNENorm, NextNHNorm, NextNHeadNorm}; !slices.Equal(norms, want) {
 		t.Errorf("norms %v", norms)
 	}
 	if want := []Role{FFNGateExps, FFNUpExps, FFNDownExps, FFNGateUpExps}; !slices.Equal(experts, want) {

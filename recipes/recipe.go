@@ -104,6 +104,7 @@ type Step struct {
 type Convert struct {
 	OutType   string // f32, f16, bf16, q8_0 or auto
 	ModelName string // --model-name
+	MTP       string // without, only, or empty for all layers
 }
 
 // TieHead drops the output head so that the embedding serves for both.

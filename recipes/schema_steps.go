@@ -18,6 +18,9 @@ func stepObjects() []*object {
 					doc: "The type of matrices; one-dimensional tensors stay F32."},
 				{key: "model-name", goName: "ModelName", kind: kindText, noDef: "the name that the source's files give", example: "Stories 260K",
 					doc: "Goes into general.name."},
+				{key: "mtp", goName: "MTP", kind: kindChoice, noDef: "all layers are converted", example: "without",
+					choices: []choice{{"without", "as --no-mtp: without them"}, {"only", "as --mtp: them only, with the embedding and the head, for a graft"}},
+					doc:     "What becomes of the layers for multi-token prediction of a Qwen3.5 model."},
 			},
 		},
 		{

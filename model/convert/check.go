@@ -33,6 +33,9 @@ func shapeOf(d *model.Dims, id model.ID) (tensor.Shape, bool) {
 	case model.AttnQNorm, model.AttnKNorm:
 		return tensor.Shape{d.HeadDim}, true
 	case model.AttnQ:
+		if d.Family == model.Qwen35 {
+			q *= 2 // a gate beside every head
+		}
 		return matrix(q, d.Hidden)
 	case model.AttnK, model.AttnV:
 		return matrix(kv, d.Hidden)
@@ -50,9 +53,50 @@ func shapeOf(d *model.Dims, id model.ID) (tensor.Shape, bool) {
 		return expert(d.Hidden, d.ExpertFFN)
 	case model.FFNGateUpExps:
 		return expert(2*d.ExpertFFN, d.Hidden)
+	case model.FFNGateShexp, model.FFNUpShexp:
+		return matrix(d.SharedFFN, d.Hidden)
+	case model.FFNDownShexp:
+		return matrix(d.Hidden, d.SharedFFN)
+	case model.ExpProbsB:
+		return tensor.Shape{d.Experts}, true
+	case model.NextNEhProj:
+		return matrix(d.Hidden, 2*d.Hidden)
+	case model.AttnQKV:
+		if d.Linear == nil {
+			return matrix(q+2*kv, d.Hidden)
+		}
+	}
+	if d.Linear != nil {
+		if s, ok := linearShape(d, id); ok {
+			return s, true
+		}
 	}
 	if id.Role.IsNorm() {
 		return tensor.Shape{d.Hidden}, true
+	}
+	return nil, false
+}
+
+// linearShape is shapeOf for the tensors of linear attention, as checkpoints have
+// them.
+func linearShape(d *model.Dims, id model.ID) (tensor.Shape, bool) {
+	l := d.Linear
+	joint := 2*l.KeyRows() + l.ValueRows()
+	switch id.Role {
+	case model.AttnQKV:
+		return tensor.Shape{joint, d.Hidden}, true
+	case model.AttnGate:
+		return tensor.Shape{l.ValueRows(), d.Hidden}, true
+	case model.SSMAlpha, model.SSMBeta:
+		return tensor.Shape{l.ValueHeads, d.Hidden}, true
+	case model.SSMA, model.SSMDt:
+		return tensor.Shape{l.ValueHeads}, true
+	case model.SSMConv1D:
+		return tensor.Shape{joint, 1, l.Kernel}, true
+	case model.SSMNorm:
+		return tensor.Shape{l.ValueDim}, true
+	case model.SSMOut:
+		return tensor.Shape{d.Hidden, l.ValueRows()}, true
 	}
 	return nil, false
 }
@@ -87,18 +131,42 @@ func required(d *model.Dims) []model.ID {
 		add(-1, model.Output)
 	}
 	for l := range int(d.Layers) {
-		add(l, model.AttnNorm, model.AttnQ, model.AttnK, model.AttnV, model.AttnOutput, model.FFNNorm)
-		if d.Experts > 0 {
+		add(l, model.AttnNorm)
+		switch {
+		case d.Linear.Has(l):
+			add(l, model.AttnQKV, model.AttnGate, model.SSMAlpha, model.SSMBeta, model.SSMConv1D, model.SSMNorm, model.SSMOut)
+			out = append(out, model.ID{Role: model.SSMA, Layer: l, Expert: -1}, model.ID{Role: model.SSMDt, Layer: l, Expert: -1, Suffix: ".bias"})
+		case d.Family == model.BailingMoE2:
+			add(l, model.AttnQKV, model.AttnOutput)
+		default:
+			add(l, model.AttnQ, model.AttnK, model.AttnV, model.AttnOutput)
+		}
+		if d.Family == model.Qwen35 {
+			add(l, model.PostAttentionNorm)
+		} else {
+			add(l, model.FFNNorm)
+		}
+		if d.Experts > 0 && int64(l) >= d.DenseLead {
 			add(l, model.FFNGateInp, model.FFNGateExps, model.FFNUpExps, model.FFNDownExps)
+			if d.SharedFFN > 0 {
+				add(l, model.FFNGateShexp, model.FFNUpShexp, model.FFNDownShexp)
+			}
 		} else {
 			add(l, model.FFNGate, model.FFNUp, model.FFNDown)
 		}
 		switch d.Family {
-		case model.Qwen3, model.Qwen3MoE:
+		case model.Qwen3, model.Qwen3MoE, model.BailingMoE2:
 			add(l, model.AttnQNorm, model.AttnKNorm)
+		case model.Qwen35:
+			if !d.Linear.Has(l) {
+				add(l, model.AttnQNorm, model.AttnKNorm)
+			}
 		case model.Gemma3:
 			add(l, model.AttnQNorm, model.AttnKNorm, model.PostAttentionNorm, model.PostFFWNorm)
 		}
+	}
+	if first := int(d.Layers - d.NextN); d.NextN > 0 {
+		add(first, model.NextNEhProj, model.NextNENorm, model.NextNHNorm)
 	}
 	return out
 }

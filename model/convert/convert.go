@@ -35,11 +35,25 @@ type Options struct {
 	// AllowNonFinite lists tensors, by GGUF name, whose NaN, infinities and
 	// overflows are written as they come.
 	AllowNonFinite []string
+	// MTP says what becomes of the layers for multi-token prediction.
+	MTP MTP
 	// WithoutTokenizer leaves the tokenizer aside, and with it the check that
 	// its tokens fit the rows: for models that are run by ids. What comes out is
 	// no file that others would read.
 	WithoutTokenizer bool
 }
+
+// MTP says which layers of a model with multi-token prediction are converted: all
+// of them, all but those for the prediction (--no-mtp), or those only, with the
+// embedding and the head (--mtp). The last two are for Qwen3.5.
+type MTP string
+
+// The values of Options.MTP.
+const (
+	MTPWith    MTP = ""
+	MTPWithout MTP = "without"
+	MTPOnly    MTP = "only"
+)
 
 // ToGGUF converts a model in Hugging Face form.
 //
@@ -81,7 +95,20 @@ func assemble(ctx context.Context, m *model.Model, f model.Family, out outType, 
 	if vocab != nil {
 		tokens = int64(len(vocab.Tokens))
 	}
-	items, notes, err := plan(m, tokens, scratch)
+	d, err := m.Dims()
+	if err != nil {
+		return nil, err
+	}
+	w := &walker{d: d, cfg: m.Config, scratch: scratch, mtp: opt.MTP, first: int(d.Layers - d.NextN)}
+	if opt.MTP != MTPWith {
+		if d.NextN == 0 || f != model.Qwen35 {
+			return nil, fmt.Errorf("%s: %w: mtp %s is for Qwen3.5 models that have such layers", m.Config.File(), model.ErrConfig, opt.MTP)
+		}
+		if opt.MTP == MTPWithout {
+			d.Layers, d.NextN = d.Layers-d.NextN, 0
+		}
+	}
+	items, notes, err := w.plan(m, tokens)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +117,7 @@ func assemble(ctx context.Context, m *model.Model, f model.Family, out outType, 
 	if err := out.apply(g, items, opt, scratch); err != nil {
 		return nil, err
 	}
-	more, err := metadata(ctx, g, m, f, vocab, out, opt)
+	more, err := metadata(ctx, g, m, d, vocab, out, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -99,15 +126,12 @@ func assemble(ctx context.Context, m *model.Model, f model.Family, out outType, 
 
 // plan lists the output's tensors in order. tokens is the size of the
 // vocabulary, negative when it is not known.
-func plan(m *model.Model, tokens int64, scratch *buffers) ([]item, []model.Note, error) {
-	d, err := m.Dims()
-	if err != nil {
-		return nil, nil, err
-	}
+func (w *walker) plan(m *model.Model, tokens int64) ([]item, []model.Note, error) {
+	d := w.d
 	if d.Layers > int64(len(m.Tensors)) {
 		return nil, nil, fmt.Errorf("%w: %s has %d layers, the folder only %d tensors", model.ErrTensors, m.Config.File(), d.Layers, len(m.Tensors))
 	}
-	w := &walker{d: d, cfg: m.Config, scratch: scratch, experts: map[int]*expertSet{}, seen: map[model.ID]string{}}
+	w.experts, w.seen = map[int]*expertSet{}, map[model.ID]string{}
 	w.all(m.Tensors)
 	if err := w.finish(); err != nil {
 		return nil, nil, err
@@ -178,7 +202,7 @@ func (o outType) apply(g *model.Model, items []item, opt Options, scratch *buffe
 
 // metadata sets the keys: what it is, where it comes from, its sizes, its
 // tokenizer.
-func metadata(ctx context.Context, g, m *model.Model, f model.Family, vocab *tokenizer.Vocabulary, out outType, opt Options) ([]model.Note, error) {
+func metadata(ctx context.Context, g, m *model.Model, d *model.Dims, vocab *tokenizer.Vocabulary, out outType, opt Options) ([]model.Note, error) {
 	total, label := sizes(g.Tensors)
 	gen, notes, err := loadGeneral(ctx, m, opt, total)
 	if err != nil {
@@ -188,12 +212,12 @@ func metadata(ctx context.Context, g, m *model.Model, f model.Family, vocab *tok
 		gen.sizeLabel = label
 	}
 	g.Meta = gguf.NewMetadata()
-	w := &paramWriter{kvWriter: kvWriter{meta: g.Meta}, c: m.Config, arch: string(f)}
-	g.Meta.Set("general.architecture", gguf.Scalar(string(f)))
+	w := &paramWriter{kvWriter: kvWriter{meta: g.Meta}, c: m.Config, d: d, arch: string(d.Family)}
+	g.Meta.Set("general.architecture", gguf.Scalar(w.arch))
 	g.Meta.Set("general.type", gguf.Scalar("model"))
 	gen.write(&w.kvWriter)
 	notes = append(notes, w.base(out.fileType)...)
-	w.family(ctx, m, f)
+	w.family(ctx, m)
 	if w.err != nil {
 		return nil, w.err
 	}

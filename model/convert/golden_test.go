@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"quern/formats/gguf"
@@ -89,7 +90,8 @@ func TestGoldens(t *testing.T) {
 			if want.Tool != "convert_hf_to_gguf.py" {
 				continue
 			}
-			if len(want.Args) != 2 || want.Args[0] != "--outtype" {
+			mtp, ok := map[string]MTP{"": MTPWith, "--no-mtp": MTPWithout, "--mtp": MTPOnly}[strings.Join(want.Args[2:], " ")]
+			if !ok || want.Args[0] != "--outtype" {
 				t.Fatalf("%s: unknown arguments %q", want.File, want.Args)
 			}
 			t.Run(want.File, func(t *testing.T) {
@@ -97,7 +99,7 @@ func TestGoldens(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, err := assemble(t.Context(), m, f, out, Options{}, vocab)
+				got, err := assemble(t.Context(), m, f, out, Options{MTP: mtp}, vocab)
 				if err != nil {
 					t.Fatal(err)
 				}

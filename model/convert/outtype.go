@@ -61,6 +61,8 @@ func (o outType) typeOf(id model.ID, shape tensor.Shape) (tensor.Type, string) {
 		return tensor.F32, "norm: F32"
 	case id.Role == model.FFNGateInp || id.Role == model.FFNGateInpShexp:
 		return tensor.F32, "router: F32"
+	case id.Role == model.SSMConv1D:
+		return tensor.F32, "convolution: F32"
 	case id.Suffix != ".weight":
 		return tensor.F32, "no weight: F32"
 	}

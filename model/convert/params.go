@@ -20,6 +20,7 @@ import (
 type paramWriter struct {
 	kvWriter
 	c    *model.Config
+	d    *model.Dims
 	arch string
 }
 
@@ -58,7 +59,7 @@ func (w *paramWriter) base(fileType int64) []model.Note {
 		w.keep(err)
 		return nil
 	}
-	w.u32(w.c.File(), w.key("block_count"), n)
+	w.u32(w.c.File(), w.key("block_count"), n+w.d.NextN)
 	w.size("context_length", "max_position_embeddings", "n_ctx", "n_positions", "max_length", "max_sequence_length", "model_max_length")
 	w.size("embedding_length", "hidden_size", "n_embd", "dim")
 	w.size("feed_forward_length", "prefix_dense_intermediate_size", "dense_intermediate_size", "intermediate_size", "n_inner", "hidden_dim")
@@ -195,8 +196,8 @@ func (w *paramWriter) sections(v any) {
 }
 
 // family sets what the base does not, in the order of each architecture.
-func (w *paramWriter) family(ctx context.Context, m *model.Model, f model.Family) {
-	switch f {
+func (w *paramWriter) family(ctx context.Context, m *model.Model) {
+	switch w.d.Family {
 	case model.Llama:
 		w.size("vocab_size", "vocab_size")
 		dim, ok, err := w.c.OptInt("head_dim")
@@ -218,6 +219,10 @@ func (w *paramWriter) family(ctx context.Context, m *model.Model, f model.Family
 		w.size("expert_shared_feed_forward_length", "shared_expert_intermediate_size")
 	case model.Gemma3:
 		w.gemma3()
+	case model.Qwen35:
+		w.qwen35()
+	case model.BailingMoE2:
+		w.bailing()
 	}
 }
 

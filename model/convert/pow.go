@@ -139,32 +139,41 @@ func powSleef(x, y float32) float32 { return expPair(mulNumber(logPair(x), y)) }
 
 // powExact is the float32 nearest to x^y.
 func powExact(x, y float32) float32 {
-	const prec = 160
-	num := func(v float64) *big.Float { return new(big.Float).SetPrec(prec).SetFloat64(v) }
-	small := func(t *big.Float) bool { return t.Sign() == 0 || t.MantExp(nil) < -prec }
 	frac, e := math.Frexp(float64(x))
-	// ln x = e*ln 2 + ln frac, each as 2*atanh((v-1)/(v+1)).
-	ln := func(v *big.Float) *big.Float {
-		z := new(big.Float).Quo(new(big.Float).Sub(v, num(1)), new(big.Float).Add(v, num(1)))
-		z2 := new(big.Float).Mul(z, z)
-		total, term := num(0), new(big.Float).Add(z, z)
-		for k := 1; !small(term); k += 2 {
-			total.Add(total, new(big.Float).Quo(term, num(float64(k))))
-			term.Mul(term, z2)
-		}
-		return total
+	a := new(big.Float).Mul(lnBig(bigNum(2)), bigNum(float64(e)))
+	a.Add(a, lnBig(bigNum(frac))).Mul(a, bigNum(float64(y)))
+	return expBig(a)
+}
+
+const bigPrec = 160
+
+func bigNum(v float64) *big.Float { return new(big.Float).SetPrec(bigPrec).SetFloat64(v) }
+
+// negligible reports that a term of a series no longer counts.
+func negligible(t *big.Float) bool { return t.Sign() == 0 || t.MantExp(nil) < -bigPrec }
+
+// lnBig is the natural logarithm as 2*atanh((v-1)/(v+1)), for v near 1.
+func lnBig(v *big.Float) *big.Float {
+	z := new(big.Float).Quo(new(big.Float).Sub(v, bigNum(1)), new(big.Float).Add(v, bigNum(1)))
+	z2 := new(big.Float).Mul(z, z)
+	total, term := bigNum(0), new(big.Float).Add(z, z)
+	for k := 1; !negligible(term); k += 2 {
+		total.Add(total, new(big.Float).Quo(term, bigNum(float64(k))))
+		term.Mul(term, z2)
 	}
-	ln2 := ln(num(2))
-	a := new(big.Float).Mul(ln2, num(float64(e)))
-	a.Add(a, ln(num(frac))).Mul(a, num(float64(y)))
-	// e^a = 2^q * e^r with r small.
+	return total
+}
+
+// expBig is the float32 nearest to e^a = 2^q * e^r with r small.
+func expBig(a *big.Float) float32 {
+	ln2 := lnBig(bigNum(2))
 	ratio, _ := new(big.Float).Quo(a, ln2).Float64()
 	q := math.RoundToEven(ratio)
-	r := new(big.Float).Sub(a, new(big.Float).Mul(ln2, num(q)))
-	total, term := num(0), num(1)
-	for k := 1; !small(term); k++ {
+	r := new(big.Float).Sub(a, new(big.Float).Mul(ln2, bigNum(q)))
+	total, term := bigNum(0), bigNum(1)
+	for k := 1; !negligible(term); k++ {
 		total.Add(total, term)
-		term.Mul(term, r).Quo(term, num(float64(k)))
+		term.Mul(term, r).Quo(term, bigNum(float64(k)))
 	}
 	out, _ := total.SetMantExp(total, int(q)).Float32()
 	return out

@@ -27,6 +27,8 @@ type walker struct {
 	cfg     *model.Config
 	scratch *buffers
 	experts map[int]*expertSet
+	mtp     MTP
+	first   int // of the layers for multi-token prediction
 
 	items    []item
 	seen     map[model.ID]string
@@ -78,6 +80,7 @@ func (w *walker) all(tensors []*tensor.Tensor) {
 	gone := map[string]int{}
 	example := map[string]string{}
 	headOnly := w.headOnly(tensors)
+	skipped := 0
 	for _, t := range tensors {
 		if why := dropped(w.d.Family, t.Name); why != "" {
 			if gone[why] == 0 {
@@ -87,9 +90,16 @@ func (w *walker) all(tensors []*tensor.Tensor) {
 			continue
 		}
 		id, ok := model.HFID(w.d.Family, t.Name)
+		if ok && id.MTP {
+			id.Layer += w.first
+			id.MTP = false
+		}
 		switch {
 		case !ok:
 			w.leftover = append(w.leftover, t.Name)
+			continue
+		case !w.keeps(id):
+			skipped++
 			continue
 		case id.Layer >= int(w.d.Layers):
 			w.leftover = append(w.leftover, fmt.Sprintf("%s (the config has %d layers)", t.Name, w.d.Layers))
@@ -103,6 +113,9 @@ func (w *walker) all(tensors []*tensor.Tensor) {
 			w.notes = append(w.notes, model.Note{Subject: t.Name, Text: "the only copy of the tied matrix: it is taken as the embedding"})
 		}
 		w.one(id, t)
+	}
+	if skipped > 0 {
+		w.notes = append(w.notes, model.Note{Text: fmt.Sprintf("%d tensors are left out: only those of the layers asked for are converted", skipped)})
 	}
 	for _, why := range slices.Sorted(keysOf(gone)) {
 		text := why + ", left out"
@@ -178,9 +191,24 @@ func (w *walker) one(id model.ID, t *tensor.Tensor) {
 		w.put(item{id, p, t.Type, fmt.Sprintf("%d heads permuted", n), t.Name})
 	case w.d.Family == model.Gemma3 && id.Role.IsNorm() && id.Suffix == ".weight":
 		w.put(item{id, addOne(t, w.scratch), t.Type, "plus 1", t.Name})
+	case w.d.Linear != nil:
+		w.put(w.linear(id, t))
 	default:
 		w.put(item{id, t, t.Type, "", t.Name})
 	}
+}
+
+// keeps reports whether a tensor is among those asked for, with all layers or
+// some (Options.MTP).
+func (w *walker) keeps(id model.ID) bool {
+	next := id.Layer >= w.first
+	switch w.mtp {
+	case MTPWithout:
+		return !next
+	case MTPOnly:
+		return next || id.Role == model.TokenEmbd || id.Role == model.OutputNorm || id.Role == model.Output
+	}
+	return true
 }
 
 func (w *walker) put(it item) { w.items = append(w.items, it) }
@@ -245,7 +273,7 @@ func (w *walker) finish() error {
 	}
 	var missing []string
 	for _, id := range required(w.d) {
-		if have[id] {
+		if have[id] || !w.keeps(id) {
 			continue
 		}
 		set := w.experts[id.Layer]
@@ -271,6 +299,9 @@ func (w *walker) finish() error {
 	// What was refused above would be reported missing as well.
 	if len(missing) > 0 && len(w.wrong) == 0 {
 		hint := ""
+		if slices.Contains(missing, "mtp.fc.weight") {
+			hint = "; a checkpoint without its layers for multi-token prediction is converted with mtp: without"
+		}
 		if slices.Contains(missing, "lm_head.weight") {
 			hint = "; tie_word_embeddings is false, so the head must be there"
 		}
@@ -281,5 +312,9 @@ func (w *walker) finish() error {
 
 // sourceName is the name that a tensor would have in the source.
 func (w *walker) sourceName(id model.ID) string {
+	if w.d.Family == model.Qwen35 && id.Layer >= w.first {
+		id.Layer -= w.first
+		id.MTP = true
+	}
 	return model.HFName(w.cfg.Architecture(), id)
 }

@@ -100,6 +100,10 @@ func recipeFor(t *testing.T, dir string, r run) string {
 	text := fmt.Sprintf("version: 1\nname: golden\nsources:\n  base: {dir: %q}\n", dir)
 	last := r.Args[len(r.Args)-1]
 	switch {
+	case last == "--no-mtp":
+		text += fmt.Sprintf("steps:\n  - convert: {outtype: %s, mtp: without}\noutputs:\n  - {format: gguf, file: out.gguf}\n", r.Args[1])
+	case last == "--mtp":
+		text += fmt.Sprintf("steps:\n  - convert: {outtype: %s, mtp: only}\noutputs:\n  - {format: gguf, file: out.gguf}\n", r.Args[1])
 	case r.Tool == "convert_hf_to_gguf.py":
 		text += fmt.Sprintf("outputs:\n  - {format: gguf, file: out.gguf, outtype: %s}\n", last)
 	case r.Tool == "llama-quantize":
@@ -138,7 +142,7 @@ func folder(t *testing.T, model string) string {
 }
 
 var (
-	large = map[string]bool{"tiny-llama3": true, "tiny-qwen2": true, "tiny-qwen3": true, "tiny-qwen3moe": true}
+	large = map[string]bool{"tiny-llama3": true, "tiny-qwen2": true, "tiny-qwen3": true, "tiny-qwen3moe": true, "tiny-qwen35": true, "tiny-bailingmoe2": true}
 	few   = map[string]bool{"[Q8_0]": true, "[Q4_0]": true, "[--pure Q5_1]": true}
 )
 
@@ -146,7 +150,7 @@ var (
 // were run on and compares whole files.
 func TestRealTools(t *testing.T) {
 	models := []string{"stories260k", "stories-wide", "stories-moe", "tiny-gemma3", "tiny-gemma3-vision", "tiny-llama-hf", "tiny-llama-fp8", "tiny-llama-tied",
-		"tiny-llama3", "tiny-mistral", "tiny-mixtral", "tiny-qwen2", "tiny-qwen3", "tiny-qwen3moe"}
+		"tiny-llama3", "tiny-mistral", "tiny-mixtral", "tiny-qwen2", "tiny-qwen3", "tiny-qwen3moe", "tiny-qwen35", "tiny-bailingmoe2"}
 	if racing {
 		models = models[:3]
 	}

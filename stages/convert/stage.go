@@ -34,7 +34,7 @@ func (s *Stage) Plan(ctx context.Context, in *model.Model) (*model.Model, error)
 	if out == "" {
 		out = "f16"
 	}
-	m, err := hfgguf.ToGGUF(ctx, in, hfgguf.Options{OutType: out, ModelName: s.p.ModelName})
+	m, err := hfgguf.ToGGUF(ctx, in, hfgguf.Options{OutType: out, ModelName: s.p.ModelName, MTP: hfgguf.MTP(s.p.MTP)})
 	if err != nil {
 		return nil, pipeline.SourceFault(err) // the recipe's part in it was checked before
 	}
