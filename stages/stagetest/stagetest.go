@@ -11,6 +11,9 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"os"
+	"path"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -18,6 +21,7 @@ import (
 	"quern/internal/digest"
 	"quern/internal/testmodel"
 	"quern/model"
+	"quern/model/needle"
 	"quern/pipeline"
 	"quern/tensor"
 )
@@ -29,8 +33,12 @@ type Case struct {
 	// Other makes the stage with one parameter changed so that some tensor
 	// must come out differently; nil leaves that test out.
 	Other func() (pipeline.Stage, error)
-	// Model is a folder of testdata/models.
+	// Model is a folder of testdata/models, or a file of testdata/cact: a Needle
+	// checkpoint or an archive.
 	Model string
+	// Sources are files of testdata/cact that the stage reads besides its model, by
+	// the recipe's names for them.
+	Sources map[string]string
 	// Changes says that the stage changes or drops at least one tensor.
 	Changes bool
 }
@@ -40,18 +48,18 @@ func Run(t *testing.T, c Case) {
 	t.Run("plan reads no weights", func(t *testing.T) {
 		src := load(t, c.Model)
 		src.fail = errors.New("a weight was read")
-		plan(t, c.New, src.model)
+		plan(t, c, c.New, src.model)
 	})
 	t.Run("input is left alone", func(t *testing.T) {
 		src := load(t, c.Model)
 		before := describe(src.model)
-		plan(t, c.New, src.model)
+		plan(t, c, c.New, src.model)
 		if after := describe(src.model); after != before {
 			t.Error("the stage changed the model that it was given")
 		}
 	})
 	t.Run("rows do not depend on how they are asked for", func(t *testing.T) {
-		out := plan(t, c.New, load(t, c.Model).model)
+		out := plan(t, c, c.New, load(t, c.Model).model)
 		for _, x := range out.Tensors {
 			whole := read(t, x, x.Rows())
 			for _, step := range []int64{1, 3, 7} {
@@ -62,7 +70,7 @@ func Run(t *testing.T, c Case) {
 		}
 	})
 	t.Run("rows may be read by many at once", func(t *testing.T) {
-		out := plan(t, c.New, load(t, c.Model).model)
+		out := plan(t, c, c.New, load(t, c.Model).model)
 		for _, x := range out.Tensors {
 			want := read(t, x, x.Rows())
 			var wg sync.WaitGroup
@@ -79,9 +87,9 @@ func Run(t *testing.T, c Case) {
 	t.Run("equal keys mean equal bytes", func(t *testing.T) {
 		byKey := map[tensor.Key]digest.Digest{}
 		models := []*model.Model{load(t, c.Model).model}
-		models = append(models, plan(t, c.New, models[0]), plan(t, c.New, load(t, c.Model).model))
+		models = append(models, plan(t, c, c.New, models[0]), plan(t, c, c.New, load(t, c.Model).model))
 		if c.Other != nil {
-			models = append(models, plan(t, c.Other, models[0]))
+			models = append(models, plan(t, c, c.Other, models[0]))
 		}
 		for _, m := range models {
 			for _, x := range m.Tensors {
@@ -108,7 +116,7 @@ func Run(t *testing.T, c Case) {
 	t.Run("errors of the source come through", func(t *testing.T) {
 		for _, want := range []error{io.ErrUnexpectedEOF, fs.ErrPermission} {
 			src := load(t, c.Model)
-			out := plan(t, c.New, src.model)
+			out := plan(t, c, c.New, src.model)
 			src.fail = want
 			failed := 0
 			for _, x := range out.Tensors {
@@ -122,7 +130,7 @@ func Run(t *testing.T, c Case) {
 		}
 	})
 	t.Run("cancelling ends reads", func(t *testing.T) {
-		out := plan(t, c.New, load(t, c.Model).model)
+		out := plan(t, c, c.New, load(t, c.Model).model)
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(context.Background())
 		cancel(cause)
@@ -147,6 +155,9 @@ type source struct {
 
 func load(t *testing.T, name string) *source {
 	t.Helper()
+	if path.Ext(name) != "" {
+		return loadFile(t, name)
+	}
 	files, err := testmodel.Build(name)
 	if err != nil {
 		t.Fatal(err)
@@ -157,6 +168,49 @@ func load(t *testing.T, name string) *source {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// loadFile opens a model that is one file.
+func loadFile(t *testing.T, name string) *source {
+	t.Helper()
+	b := needleFile(t, name)
+	s := &source{files: map[string][]byte{name: b}, name: name}
+	blob, err := s.Open(context.Background(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.model, err = needle.LoadFile(context.Background(), name, blob, needle.FileOptions{Source: "base", Key: tensor.Derive("file", digest.Of(b).Hex())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.model == nil {
+		t.Fatalf("%s is no model", name)
+	}
+	return s
+}
+
+func needleFile(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(testmodel.Root(), "cact", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// sources opens what a case's stage reads besides its model.
+func sources(t *testing.T, c Case) []*pipeline.Source {
+	t.Helper()
+	var out []*pipeline.Source
+	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
+		file := c.Sources[name]
+		b := needleFile(t, file)
+		out = append(out, &pipeline.Source{
+			Name: name, Content: tensor.BytesBlob(file, b),
+			Files: []pipeline.SourceFile{{Path: file, Size: int64(len(b)), SHA256: digest.Of(b).Hex()}},
+		})
+	}
+	return out
 }
 
 func (s *source) Name() string { return s.name }
@@ -200,13 +254,18 @@ func (f *failing) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return f.FileBlob.ReadAt(ctx, p, off)
 }
 
-func plan(t *testing.T, make func() (pipeline.Stage, error), in *model.Model) *model.Model {
+func plan(t *testing.T, c Case, make func() (pipeline.Stage, error), in *model.Model) *model.Model {
 	t.Helper()
 	st, err := make()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := st.Plan(context.Background(), in)
+	var out *model.Model
+	if r, ok := st.(pipeline.SourceReader); ok {
+		out, err = r.PlanWith(context.Background(), in, sources(t, c))
+	} else {
+		out, err = st.Plan(context.Background(), in)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
