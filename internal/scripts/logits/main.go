@@ -13,6 +13,7 @@ import (
 
 	infer "quern/runtime"
 	"quern/runtime/load"
+	"quern/runtime/needle"
 )
 
 func main() {
@@ -30,7 +31,8 @@ func main() {
 	}
 }
 
-// digest is that of the logits after each of some tokens.
+// digest is that of the logits after each of some tokens, and of what the heads of
+// a model that has some say of them.
 func digest(path string, opt infer.SessionOptions) (sum []byte, err error) {
 	ctx := context.Background()
 	m, err := load.Open(ctx, path)
@@ -57,7 +59,21 @@ func digest(path string, opt infer.SessionOptions) (sum []byte, err error) {
 		}
 		return binary.Write(h, binary.LittleEndian, bits(logits))
 	})
-	return h.Sum(nil), err
+	if err != nil {
+		return nil, err
+	}
+	if r, ok := m.(*needle.Model); ok && len(r.Heads()) > 0 {
+		got, err := r.Read(ctx, tokens, opt, needle.Options{})
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range [][]float32{got.Embedding, got.Confidence, got.Router} {
+			if err := binary.Write(h, binary.LittleEndian, bits(x)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return h.Sum(nil), nil
 }
 
 func bits(x []float32) []uint32 {
