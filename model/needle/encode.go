@@ -2,6 +2,7 @@ package needle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -144,10 +145,34 @@ func (e *encoding) rows(ctx context.Context, dst, norms []byte, first, n int64) 
 			index = dst[i*e.index : (i+1)*e.index]
 		}
 		if err := e.codec.EncodeRow(index, norms[i*e.norm:(i+1)*e.norm], s.row); err != nil {
-			return fmt.Errorf("tensor %s: row %d: %w", e.t.Name, first+i, err)
+			return e.refuse(ctx, first+i, err)
 		}
 	}
 	return nil
+}
+
+// refuse says of a row that cannot be stored how many weights of the whole matrix
+// are not finite, and where the first is. When all are finite, or the matrix cannot be
+// read to the end, it is err that counts.
+func (e *encoding) refuse(ctx context.Context, row int64, err error) error {
+	err = fmt.Errorf("tensor %s: row %d: %w", e.t.Name, row, err)
+	if !errors.Is(err, cq.ErrValue) {
+		return err
+	}
+	all, cerr := view.Count(ctx, e.t, tensor.F32)
+	n := all.NaN.N + all.Inf.N
+	if cerr != nil || n == 0 {
+		return err
+	}
+	at := all.NaN
+	if at.N == 0 || all.Inf.N > 0 && all.Inf.First < at.First {
+		at = all.Inf
+	}
+	cols := e.t.Shape[1]
+	return &view.ValueError{
+		Tensor: e.t.Name, Type: e.codec.Width().Type(), Row: at.First / cols, Column: at.First % cols,
+		Value: at.Value, Count: n, Why: "is not finite",
+	}
 }
 
 // half casts to F16 what archives keep so.
