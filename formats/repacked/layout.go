@@ -59,7 +59,7 @@ func newLayout(l *repack.Layout, tensors []Spec, source, align int64) (*Layout, 
 		if err := l.Check(l.Type(), t.Shape); err != nil {
 			return nil, fmt.Errorf("%w: tensor %s: %w", ErrWrite, t.Name, err)
 		}
-		n, err := tensor.Bytes(l.Type(), t.Shape)
+		n, err := l.Bytes(t.Shape)
 		if err != nil || n == 0 {
 			return nil, fmt.Errorf("%w: tensor %s: shape %v holds no values", ErrWrite, t.Name, t.Shape)
 		}

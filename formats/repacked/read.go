@@ -200,7 +200,7 @@ func (f *File) place(start int64) error {
 	at := start
 	for _, e := range f.Entries {
 		field := fmt.Sprintf("tensor %q", e.Name)
-		want, err := tensor.Bytes(f.Layout.Type(), e.Shape)
+		want, err := f.Layout.Bytes(e.Shape)
 		if err != nil {
 			return f.failf(fixedHeader, field, "%w", err)
 		}
@@ -208,7 +208,7 @@ func (f *File) place(start int64) error {
 		case e.Offset != at:
 			return f.failf(fixedHeader, field, "offset %d, where %d is wanted", e.Offset, at)
 		case e.Bytes != want:
-			return f.failf(fixedHeader, field, "%d bytes, %s %v has %d", e.Bytes, f.Layout.Type(), e.Shape, want)
+			return f.failf(fixedHeader, field, "%d bytes, %s %v in layout %s has %d", e.Bytes, f.Layout.Type(), e.Shape, f.Layout, want)
 		case want > f.Size-at:
 			return f.fail(fixedHeader, field, fmt.Errorf("%w: it ends behind the file of %d bytes", ErrTruncated, f.Size))
 		}

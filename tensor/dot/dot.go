@@ -49,6 +49,7 @@ import (
 
 	"quern/tensor"
 	"quern/tensor/quant"
+	"quern/tensor/repack"
 )
 
 // ErrSize marks weights, activations and results whose sizes do not fit.
@@ -111,6 +112,12 @@ type Kernel struct {
 	rowBytes int
 	family   *family       // for int8 activations
 	decoder  quant.Decoder // for float32 activations
+
+	// Of repacked weights: their layout, how a row of a bundle is unpacked, and the
+	// size of a plain row. rowBytes is the share of a row in its group.
+	layout     *repack.Layout
+	unbundle   unbundler
+	plainBytes int
 }
 
 // New gives the kernel for weights of type t in rows of width values, and
@@ -144,7 +151,8 @@ func (k *Kernel) Format() Format { return k.format }
 // Width is the number of values in a row of weights and of activations.
 func (k *Kernel) Width() int { return k.width }
 
-// RowBytes is the size of a row of weights.
+// RowBytes is the size of a row of weights, of repacked ones its share of the
+// group.
 func (k *Kernel) RowBytes() int { return k.rowBytes }
 
 // Mul multiplies the rows of w, each RowBytes long, with the rows of b:
@@ -154,13 +162,16 @@ func (k *Kernel) RowBytes() int { return k.rowBytes }
 // so that the results of an activation row lie together. To share a matrix
 // among goroutines give each some of its rows, best a multiple of Step, dst from
 // the first of them on, and a Scratch of its own. Nothing is allocated once the Scratch has grown to
-// the widest matrix and largest batch.
+// the widest matrix and largest batch. Repacked rows come in whole groups, as
+// Rows says.
 func (k *Kernel) Mul(dst []float32, stride int, w []byte, b *Batch, s *Scratch) error {
 	if b.format != k.format || b.width != k.width {
 		return fmt.Errorf("%w: %s activations of %d values, the kernel takes %s of %d", ErrSize, b.format, b.width, k.format, k.width)
 	}
 	rows := len(w) / k.rowBytes
 	switch {
+	case rows%k.Rows() != 0:
+		return fmt.Errorf("%w: %d rows of weights in groups of %d", ErrSize, rows, k.Rows())
 	case rows*k.rowBytes != len(w):
 		return fmt.Errorf("%w: %d bytes of weights in rows of %d bytes", ErrSize, len(w), k.rowBytes)
 	case rows == 0 || b.rows == 0:

@@ -75,6 +75,11 @@ func unpackRows(typ tensor.Type, t *tile, rows, blocks int, src []byte, rowBytes
 	}
 }
 
+// vectorUnpacks reports whether unpackRows of a type is vector code.
+func vectorUnpacks(t tensor.Type) bool {
+	return useAVX2 && int(t) < len(unpackers) && unpackers[t].rows != nil
+}
+
 // sumGroup runs the group kernels, which take 4 weight rows each.
 func sumGroup(k kind, acc *[64]float32, t *tile, b *Batch, at, units int) {
 	if !useAVX2 {

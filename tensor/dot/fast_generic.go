@@ -18,6 +18,8 @@ func unpackRows(typ tensor.Type, t *tile, rows, blocks int, src []byte, rowBytes
 	unpackRowsScalar(typ, t, rows, blocks, src, rowBytes)
 }
 
+func vectorUnpacks(tensor.Type) bool { return false }
+
 func sumGroup(k kind, acc *[64]float32, t *tile, b *Batch, at, units int) {
 	sumGroupScalar(k, acc, t, b, at, units)
 }

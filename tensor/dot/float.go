@@ -10,11 +10,16 @@ func (k *Kernel) mulFloat(dst []float32, stride int, w []byte, b *Batch, s *Scra
 	if len(s.rows) < floatRows*width {
 		s.rows = make([]float32, floatRows*width)
 	}
-	rows := len(w) / k.rowBytes
+	rows, plain, rowBytes, group := len(w)/k.rowBytes, w, k.rowBytes, 0
 	for r := 0; r < rows; r += floatRows {
 		n := min(rows-r, floatRows)
+		if k.layout != nil {
+			if n = min(n, k.Rows()-r%k.Rows()); r%k.Rows() == 0 {
+				plain, rowBytes, group = k.group(w, r, s), k.plainBytes, r
+			}
+		}
 		for i := range n {
-			decode(k.decoder, s.rows[i*width:(i+1)*width], w[(r+i)*k.rowBytes:][:k.rowBytes], s)
+			decode(k.decoder, s.rows[i*width:(i+1)*width], plain[(r-group+i)*rowBytes:][:rowBytes], s)
 		}
 		dotFloats(dst[r:], stride, n, s.rows[:floatRows*width], b.floats[:b.rows*width], width)
 	}

@@ -10,6 +10,8 @@ type Scratch struct {
 	// activations 8 rows of 8, then a single activation row's 8.
 	acc  []float32
 	rows []float32 // decoded weights, for float32 activations
+	// plain are repacked weights put in order.
+	plain []byte
 }
 
 // piece is the part of a packed group, or of a single activation row, that one
@@ -59,11 +61,7 @@ func (k *Kernel) mulInt8(dst []float32, stride int, w []byte, b *Batch, s *Scrat
 		*acc = [lanes]float32{}
 		for first := 0; first < blocks; first += most {
 			count := min(blocks-first, most)
-			ahead := count * f.block
-			if first+count == blocks {
-				ahead = lanes*k.rowBytes - first*f.block
-			}
-			unpackRows(k.typ, t, n, count, w[r*k.rowBytes+first*f.block:], k.rowBytes, ahead)
+			k.unpackTile(t, w, r, n, first, count, s)
 			u, units := first*f.units, count*f.units
 			for g := range b.groups {
 				sumGroup(f.kind, (*[64]float32)(s.acc[64*g:]), t, b, b.at(g, u, lanes), units)

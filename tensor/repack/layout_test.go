@@ -92,21 +92,25 @@ func TestViews(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		src := noise(l.String(), size)
+		src := blocksFor(l, l.String(), size)
+		packed, err := l.Bytes(shape)
+		if err != nil {
+			t.Fatal(err)
+		}
 		in := &tensor.Tensor{Name: "blk.0.ffn_up_exps.weight", Type: l.Type(), Shape: shape, Key: tensor.Key{1}}
 		in.Src = held{in.RowBytes(), src}
 		p, err := Interleave(in, l)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.Type != tensor.U8 || p.Bytes() != size || p.Key == in.Key || p.Key.IsZero() {
+		if p.Type != tensor.U8 || p.Bytes() != packed || p.Key == in.Key || p.Key.IsZero() {
 			t.Errorf("%s: %s of %d bytes, key %s", l, p.Type, p.Bytes(), p.Key)
 		}
-		want := make([]byte, size)
+		want := make([]byte, packed)
 		if err := l.Pack(want, src, shape.RowLen()); err != nil {
 			t.Fatal(err)
 		}
-		got := make([]byte, size)
+		got := make([]byte, packed)
 		for r := range p.Rows() {
 			if err := p.ReadRows(ctx, got[r*p.RowBytes():(r+1)*p.RowBytes()], r, 1); err != nil {
 				t.Fatal(err)

@@ -1,59 +1,89 @@
 package repack
 
 import (
+	"errors"
 	"fmt"
 
 	"quern/tensor"
 )
 
+// ErrValue marks blocks that a layout cannot hold.
+var ErrValue = errors.New("a value that the layout does not have")
+
 // Pack interleaves plain rows of rowLen values, as many groups of GroupRows as
-// src holds. dst has the length of src and shares no memory with it.
+// src holds. dst has GroupBytes for each of them and shares no memory with src.
 func (l *Layout) Pack(dst, src []byte, rowLen int64) error {
-	return l.each(dst, src, rowLen, func(bundle, rows []byte, row int) {
+	return l.each(dst, src, rowLen, func(bundle, rows []byte, row int) error {
+		if l.coder.pack != nil {
+			return l.coder.pack(bundle, rows, row)
+		}
 		at := 0
 		for _, f := range l.fields {
 			n := f.size * l.rows
 			f.pack(bundle[at:at+n], rows, row, l.rows)
 			at += n
 		}
+		return nil
 	})
 }
 
-// Unpack gives back the plain rows that Pack was given.
+// Unpack gives back the plain rows that Pack was given, rounded as it rounded
+// them.
 func (l *Layout) Unpack(dst, src []byte, rowLen int64) error {
-	return l.each(src, dst, rowLen, func(bundle, rows []byte, row int) {
-		at := 0
-		for _, f := range l.fields {
-			n := f.size * l.rows
-			f.unpack(bundle[at:at+n], rows, row, l.rows)
-			at += n
-		}
+	return l.each(src, dst, rowLen, func(bundle, rows []byte, row int) error {
+		l.unbundle(bundle, rows, row)
+		return nil
 	})
+}
+
+// Unbundle gives the blocks of whole bundles of one group that follow each
+// other. Those of the group's first row begin dst, those of the next row begin
+// row bytes further.
+func (l *Layout) Unbundle(dst []byte, row int, bundles []byte) {
+	step := l.blocks * int(l.typ.BlockBytes())
+	for at := 0; len(bundles) >= l.size; at, bundles = at+step, bundles[l.size:] {
+		l.unbundle(bundles[:l.size], dst[at:], row)
+	}
+}
+
+func (l *Layout) unbundle(bundle, rows []byte, row int) {
+	if l.coder.unpack != nil {
+		l.coder.unpack(bundle, rows, row)
+		return
+	}
+	at := 0
+	for _, f := range l.fields {
+		n := f.size * l.rows
+		f.unpack(bundle[at:at+n], rows, row, l.rows)
+		at += n
+	}
 }
 
 // each goes over the bundles of whole groups. rows begins at a block of a
 // group's first row; the same block of the next row is row bytes further.
-func (l *Layout) each(packed, plain []byte, rowLen int64, do func(bundle, rows []byte, row int)) error {
+func (l *Layout) each(packed, plain []byte, rowLen int64, do func(bundle, rows []byte, row int) error) error {
 	rb, err := tensor.RowBytes(l.typ, rowLen)
 	if err != nil {
 		return fmt.Errorf("layout %s: %w", l.name, err)
 	}
-	if len(packed) != len(plain) {
-		return fmt.Errorf("%w: layout %s: buffers of %d and %d bytes", tensor.ErrRange, l.name, len(packed), len(plain))
-	}
-	if len(plain) == 0 {
+	if len(plain) == 0 && len(packed) == 0 {
 		return nil
 	}
-	row := int(rb)
-	group := row * l.rows
-	if row == 0 || len(plain)%group != 0 {
-		return fmt.Errorf("%w: layout %s: %d bytes are no groups of %d rows of %d bytes", tensor.ErrRange, l.name, len(plain), l.rows, row)
+	size, err := l.GroupBytes(rowLen)
+	if err != nil {
+		return err
 	}
-	block := int(l.typ.BlockBytes())
-	bundle := block * l.rows
-	for ; len(plain) > 0; packed, plain = packed[group:], plain[group:] {
-		for x := range row / block {
-			do(packed[x*bundle:(x+1)*bundle], plain[x*block:group], row)
+	row, groups := int(rb), int64(len(packed))/size
+	group := row * l.rows
+	if int64(len(packed)) != groups*size || len(plain)/group != int(groups) || len(plain)%group != 0 {
+		return fmt.Errorf("%w: layout %s: %d packed and %d plain bytes are no groups of %d rows of %d bytes", tensor.ErrRange, l.name, len(packed), len(plain), l.rows, row)
+	}
+	step := l.blocks * int(l.typ.BlockBytes())
+	for g := 0; len(plain) > 0; g, packed, plain = g+1, packed[size:], plain[group:] {
+		for x := range row / step {
+			if err := do(packed[x*l.size:(x+1)*l.size], plain[x*step:group], row); err != nil {
+				return fmt.Errorf("layout %s: group %d, bundle %d: %w", l.name, g, x, err)
+			}
 		}
 	}
 	return nil
@@ -79,6 +109,24 @@ func (f field) pack(out, rows []byte, row, n int) {
 				low := rows[r*row+f.at+t/2] >> (4 * (t % 2)) & 15
 				high := rows[(r+1)*row+f.at+t/2] >> (4 * (t % 2)) & 15
 				out[t*n/2+r/2] = low | high<<4
+			}
+		}
+	case quads:
+		f.packWords(out, rows, row, n, transpose4)
+	case planes:
+		f.packWords(out, rows, row, n, toPlanes)
+	case lookups:
+		for t := range 2 * f.size {
+			for r := range n / 2 {
+				out[t*n/2+r] = f.bits4(rows, row, r, t) | f.bits4(rows, row, r+n/2, t)<<4
+			}
+		}
+	case lookups2:
+		for t := range f.size {
+			for r := range n / 2 {
+				low, high := f.pair4(rows, row, r, t), f.pair4(rows, row, r+n/2, t)
+				out[t*n+r] = low&15 | high&15<<4
+				out[t*n+n/2+r] = low>>4 | high>>4<<4
 			}
 		}
 	case scales6:
@@ -121,6 +169,30 @@ func (f field) unpack(in, rows []byte, row, n int) {
 				} else {
 					*p |= v << 4
 				}
+			}
+		}
+	case quads:
+		f.unpackWords(in, rows, row, n, transpose4)
+	case planes:
+		f.unpackWords(in, rows, row, n, fromPlanes)
+	case lookups:
+		for t := range 2 * f.size {
+			for r := range n {
+				v := in[t*n/2+r%(n/2)] >> (r / (n / 2) * 4) & 15
+				p := &rows[r*row+f.at+t/2]
+				if t%2 == 0 {
+					*p = v
+				} else {
+					*p |= v << 4
+				}
+			}
+		}
+	case lookups2:
+		for r := range n {
+			clear(rows[r*row+f.at:][:f.size])
+			for t := range f.size {
+				shift := r / (n / 2) * 4
+				f.setPair4(rows, row, r, t, in[t*n+r%(n/2)]>>shift&15, in[t*n+n/2+r%(n/2)]>>shift&15)
 			}
 		}
 	case scales6:

@@ -13,13 +13,16 @@ import (
 const Version = "repack.v1"
 
 // Interleave gives t in a layout, as bytes: a row of the result is one group, the
-// bytes of GroupRows rows of t. The type is U8, so that nothing takes the rows
+// packed bytes of GroupRows rows of t. The type is U8, so that nothing takes the rows
 // for plain blocks.
 func Interleave(t *tensor.Tensor, l *Layout) (*tensor.Tensor, error) {
 	if err := l.Check(t.Type, t.Shape); err != nil {
 		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 	}
-	group := t.RowBytes() * l.GroupRows()
+	group, err := l.GroupBytes(t.Shape.RowLen())
+	if err != nil {
+		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
+	}
 	return t.With(func(n *tensor.Tensor) {
 		n.Type, n.Shape = tensor.U8, tensor.Shape{t.Rows() / l.GroupRows(), group}
 		n.Src = &packed{t: t, l: l, group: group}
@@ -48,13 +51,16 @@ func borrow(p *sync.Pool, n int64) *[]byte {
 }
 
 func (p *packed) ReadRows(ctx context.Context, dst []byte, first, n int64) error {
-	buf := borrow(&p.pool, n*p.group)
-	defer p.pool.Put(buf)
 	rows := p.l.GroupRows()
+	buf := borrow(&p.pool, n*rows*p.t.RowBytes())
+	defer p.pool.Put(buf)
 	if err := p.t.ReadRows(ctx, *buf, first*rows, n*rows); err != nil {
 		return err
 	}
-	return p.l.Pack(dst, *buf, p.t.Shape.RowLen())
+	if err := p.l.Pack(dst, *buf, p.t.Shape.RowLen()); err != nil {
+		return fmt.Errorf("tensor %s: rows from %d on: %w", p.t.Name, first*rows, err)
+	}
+	return nil
 }
 
 // Deinterleave gives the plain tensor of a shape out of t, which has its bytes in
@@ -63,7 +69,7 @@ func Deinterleave(t *tensor.Tensor, l *Layout, shape tensor.Shape) (*tensor.Tens
 	if err := l.Check(l.typ, shape); err != nil {
 		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 	}
-	size, err := tensor.Bytes(l.typ, shape)
+	size, err := l.Bytes(shape)
 	if err != nil {
 		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 	}
@@ -71,13 +77,16 @@ func Deinterleave(t *tensor.Tensor, l *Layout, shape tensor.Shape) (*tensor.Tens
 	if err != nil {
 		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 	}
-	group := rb * l.GroupRows()
+	group, err := l.GroupBytes(shape.RowLen())
+	if err != nil {
+		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
+	}
 	if t.Bytes() != size || t.RowBytes() != group {
 		return nil, fmt.Errorf("tensor %s: %w: %v bytes are not groups of %d rows of %v %s", t.Name, tensor.ErrShape, t.Shape, l.rows, shape, l.typ)
 	}
 	return t.With(func(n *tensor.Tensor) {
 		n.Type, n.Shape = l.typ, append(tensor.Shape(nil), shape...)
-		n.Src = &plain{t: t, l: l, row: rb, rowLen: shape.RowLen()}
+		n.Src = &plain{t: t, l: l, row: rb, group: group, rowLen: shape.RowLen()}
 		n.Key = tensor.Derive(Version, l.name+" inverse "+shape.String(), t.Key)
 	}), nil
 }
@@ -86,6 +95,7 @@ type plain struct {
 	t      *tensor.Tensor
 	l      *Layout
 	row    int64 // bytes
+	group  int64 // bytes, packed
 	rowLen int64
 	pool   sync.Pool
 }
@@ -95,8 +105,8 @@ type plain struct {
 func (p *plain) ReadRows(ctx context.Context, dst []byte, first, n int64) error {
 	rows := p.l.GroupRows()
 	low, high := first/rows, (first+n+rows-1)/rows
-	size := (high - low) * rows * p.row
-	buf := borrow(&p.pool, 2*size)
+	size := (high - low) * p.group
+	buf := borrow(&p.pool, size+(high-low)*rows*p.row)
 	defer p.pool.Put(buf)
 	in, out := (*buf)[:size], (*buf)[size:]
 	if err := p.t.ReadRows(ctx, in, low, high-low); err != nil {

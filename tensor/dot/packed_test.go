@@ -1,0 +1,184 @@
+package dot
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"quern/tensor"
+	"quern/tensor/repack"
+)
+
+// packable gives rows of any bytes that a layout holds exactly, plain and packed.
+func packable(t testing.TB, rng *rand.Rand, l *repack.Layout, rows, width int) (plain, packed []byte) {
+	t.Helper()
+	s := tensor.Shape{int64(rows), int64(width)}
+	n, err := tensor.Bytes(l.Type(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, err := l.Bytes(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, packed = make([]byte, n), make([]byte, size)
+	anyBytes(rng, plain)
+	if l.Type() == tensor.Q2_0 {
+		for at := 0; at < len(plain); at += 18 {
+			plain[at+1] = plain[at+1]&0x83 | 0x20
+			for i := at + 2; i < at+18; i++ {
+				plain[i] &^= plain[i] & 0x55 << 1
+			}
+		}
+	}
+	if err := l.Pack(packed, plain, s.RowLen()); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Unpack(plain, packed, s.RowLen()); err != nil {
+		t.Fatal(err)
+	}
+	return plain, packed
+}
+
+// step is the number of values that a layout takes at least of a row.
+func step(l *repack.Layout) int { return int(l.Type().BlockValues()) * l.BundleBlocks() }
+
+func packedKernel(t testing.TB, l *repack.Layout, width int, f Format) *Kernel {
+	t.Helper()
+	k, err := NewPacked(l, width, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// TestPackedEqualsPlain: in every layout, products are those of the plain rows to
+// the last bit, NaNs included, and a matrix may be cut between groups.
+func TestPackedEqualsPlain(t *testing.T) {
+	rng := rand.New(rand.NewPCG(101, 102))
+	var s Scratch
+	for _, l := range repack.Layouts() {
+		group := int(l.GroupRows())
+		for _, width := range []int{32, 96, 128, 256, 288, 384, 576, 768, 2304, 2880, 4352} {
+			if width%step(l) != 0 {
+				if _, err := NewPacked(l, width, F32); !errors.Is(err, tensor.ErrShape) {
+					t.Errorf("%s: rows of %d: %v", l, width, err)
+				}
+				continue
+			}
+			for _, rows := range []int{group, 3 * group} {
+				plain, packed := packable(t, rng, l, rows, width)
+				for _, f := range []Format{FormatOf(l.Type()), F32} {
+					for _, tokens := range []int{1, 2, 9} {
+						x := make([][]float32, tokens)
+						for i := range x {
+							x[i] = activations(rng, width)
+						}
+						b := batchOf(t, f, width, x...)
+						want := mul(t, kernel(t, l.Type(), width, f), rows, plain, b, &s)
+						k := packedKernel(t, l, width, f)
+						what := fmt.Sprintf("%s x %s, width %d, %d rows, %d tokens", l, f, width, rows, tokens)
+						if err := sameBits(mul(t, k, rows, packed, b, &s), want); err != nil {
+							t.Fatalf("%s: %v", what, err)
+						}
+						cut := make([]float32, len(want))
+						for r := 0; r < rows; r += group {
+							if err := k.Mul(cut[r:], rows, packed[r*k.RowBytes():][:group*k.RowBytes()], b, &s); err != nil {
+								t.Fatal(err)
+							}
+						}
+						if err := sameBits(cut, want); err != nil {
+							t.Fatalf("%s, cut: %v", what, err)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestUnbundlers holds the scalar unpacking of every row of a bundle, which vector
+// code may stand in for, to that of the plain row.
+func TestUnbundlers(t *testing.T) {
+	rng := rand.New(rand.NewPCG(103, 104))
+	for _, l := range repack.Layouts() {
+		if len(bundles) != len(repack.Layouts()) || bundles[l.String()] == nil {
+			t.Fatalf("%d of %d layouts have products", len(bundles), len(repack.Layouts()))
+		}
+		group, width := int(l.GroupRows()), 3*step(l)
+		plain, packed := packable(t, rng, l, group, width)
+		f, row := families[l.Type()], len(plain)/group
+		for r := range group {
+			var got, want tile
+			for x := range 3 {
+				bundles[l.String()](&got, r%lanes, x*l.BundleBlocks()*f.units, packed[x*l.BundleBytes():][:l.BundleBytes()], r)
+			}
+			f.unpack(&want, r%lanes, plain[r*row:][:row])
+			compareTiles(t, fmt.Sprintf("%s: row %d", l, r), &got, &want)
+		}
+	}
+}
+
+func TestPackedSizes(t *testing.T) {
+	l, err := repack.Parse("q4_0_8x8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewPacked(l, 64, Q8_K); !errors.Is(err, ErrSize) {
+		t.Errorf("another format: %v", err)
+	}
+	k := packedKernel(t, l, 64, Q8_0)
+	b := batchOf(t, Q8_0, 64, make([]float32, 64))
+	for _, n := range []int{4 * 36, 8*36 + 1, 12 * 36} {
+		if err := k.Mul(make([]float32, 16), 16, make([]byte, n), b, new(Scratch)); !errors.Is(err, ErrSize) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+	if k.Rows() != 8 || k.RowBytes() != 36 || kernel(t, tensor.Q4_0, 64, F32).Rows() != 1 {
+		t.Errorf("rows in groups of %d, %d bytes each", k.Rows(), k.RowBytes())
+	}
+}
+
+// FuzzPackedEqualsPlain multiplies any bytes in any layout with any floats.
+func FuzzPackedEqualsPlain(f *testing.F) {
+	all := repack.Layouts()
+	rng := rand.New(rand.NewPCG(105, 106))
+	for i, l := range all {
+		_, packed := packable(f, rng, l, int(l.GroupRows()), step(l))
+		f.Add(uint8(i), uint8(i), packed, uint32(i))
+	}
+	f.Fuzz(func(t *testing.T, which, tokens uint8, packed []byte, seed uint32) {
+		l := all[int(which)%len(all)]
+		bundles, group := len(packed)/l.BundleBytes(), int(l.GroupRows())
+		if bundles == 0 || bundles > 40 {
+			return
+		}
+		width := bundles * step(l)
+		packed = packed[:bundles*l.BundleBytes()]
+		row, err := tensor.RowBytes(l.Type(), int64(width))
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain := make([]byte, group*int(row))
+		if err := l.Unpack(plain, packed, int64(width)); err != nil {
+			t.Fatal(err)
+		}
+		rng := rand.New(rand.NewPCG(uint64(seed), 1))
+		x := make([][]float32, 1+tokens%10)
+		for i := range x {
+			x[i] = make([]float32, width)
+			for j := range x[i] {
+				x[i][j] = math.Float32frombits(rng.Uint32())
+			}
+		}
+		for _, format := range []Format{FormatOf(l.Type()), F32} {
+			b := batchOf(t, format, width, x...)
+			want := mul(t, kernel(t, l.Type(), width, format), group, plain, b, new(Scratch))
+			if err := sameBits(mul(t, packedKernel(t, l, width, format), group, packed, b, new(Scratch)), want); err != nil {
+				t.Fatalf("%s x %s: %v", l, format, err)
+			}
+		}
+	})
+}
