@@ -95,8 +95,9 @@ var outside = map[string][]string{
 }
 
 // writers may give files their names: the one atomic writer, and the spool of
-// unfinished downloads, which has rules of its own.
-var writers = []string{"internal/atomicfile", "hub"}
+// unfinished downloads, which has rules of its own. internal/holes opens files
+// that are there, to give bytes of them back.
+var writers = []string{"internal/atomicfile", "internal/holes", "hub"}
 
 // writing are the functions of package os that put files into place.
 var writing = []string{"Create", "CreateTemp", "WriteFile", "OpenFile", "Rename", "Link", "Symlink", "CopyFS", "Truncate"}

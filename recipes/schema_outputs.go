@@ -25,7 +25,7 @@ func outputObjects() []*object {
 				{key: "no-tensor-first-split", goName: "NoTensorFirst", kind: kindBool, def: "false", example: "true",
 					doc: "With a bound: the first shard holds the metadata and no tensor."},
 				{key: "repack", goName: "Repack", kind: kindText, list: true, noDef: "no cache", example: "[q4_0_4x4]",
-					doc: "Writes a cache beside the file for each of these layouts, NAME.gguf.LAYOUT.repack: the matrices of the layout's type as ggml would interleave them in memory. Not with shards. There are " + layoutNames() + "; letter case does not count. See [repack.md](repack.md)."},
+					doc: "Writes a cache beside the file for each of these layouts, NAME.gguf.LAYOUT.repack: the matrices of the layout's type, interleaved as ggml does it in memory or as a layout of quern's own has them. Not with shards. There are " + layoutNames() + "; letter case does not count. See [repack.md](repack.md)."},
 			},
 		},
 		{

@@ -88,11 +88,20 @@ type Section struct {
 	Blob     Blob
 	Offset   int64
 	RowBytes int64
+	// Guard, if there is one, sees the bytes of every read that begins with the
+	// first row, and of rows used in place. Its error is the read's.
+	Guard func(rows []byte) error
 }
 
 // ReadRows reads the rows in one call to the blob.
 func (s *Section) ReadRows(ctx context.Context, dst []byte, first, n int64) error {
-	return s.Blob.ReadAt(ctx, dst, s.Offset+first*s.RowBytes)
+	if err := s.Blob.ReadAt(ctx, dst, s.Offset+first*s.RowBytes); err != nil {
+		return err
+	}
+	if s.Guard != nil && first == 0 {
+		return s.Guard(dst)
+	}
+	return nil
 }
 
 // SourceFunc lets a function be a Source.

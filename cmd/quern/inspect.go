@@ -231,7 +231,21 @@ func inspectGGUF(ctx context.Context, name string, blob tensor.Blob, h source.He
 	for _, p := range f.Problems {
 		doc.Problems = append(doc.Problems, p.Error())
 	}
-	return doc, nil
+	return doc, doc.punched(ctx, f, blob)
+}
+
+// punched tells of tensors whose bytes are gone.
+func (doc *inspection) punched(ctx context.Context, f *gguf.File, blob tensor.Blob) error {
+	marks, gone, err := f.Marks(ctx, blob)
+	if err != nil {
+		return err
+	}
+	for i, t := range f.Tensors {
+		if gone[i] {
+			doc.Problems = append(doc.Problems, fmt.Sprintf("tensor %s is not in the file: it was punched out, a repack cache in layout %s has it", t.Name, marks[i].Layout))
+		}
+	}
+	return nil
 }
 
 // shownValues is how many values of an array are shown.

@@ -78,6 +78,7 @@ func newApp(p *program) *cli.App {
 			quantizeCommand(),
 			inspectCommand(),
 			verifyCommand(),
+			punchCommand(),
 			storeCommand(),
 			runCommand(),
 			logitsCommand(),

@@ -26,6 +26,7 @@ func modelFlags() []cli.Flag {
 		&cli.StringFlag{Name: "act", Value: "exact", Usage: "activations: exact (float32) or q8 (8 bits, as the kernels of devices compute)"},
 		&cli.IntFlag{Name: "jobs", Aliases: []string{"j"}, Usage: "workers; 0 means one a CPU; the result does not depend on it"},
 		&cli.StringFlag{Name: "tokenizer", Usage: "use the tokenizer of another `FILE` or folder, for a file that holds none"},
+		&cli.StringSliceFlag{Name: "repack", Usage: "compute on the matrices of this repack `CACHE` of the GGUF file, after checking that it is one; may come several times; the result is the same, but for layouts that round"},
 		jsonFlag(),
 	}
 }
@@ -46,7 +47,7 @@ func sessionOptions(c *cli.Context) (infer.SessionOptions, error) {
 
 // openMain opens the command's model, with the tokenizer that a flag names.
 func openMain(c *cli.Context, path string) (infer.Model, error) {
-	m, err := openModel(c.Context, path)
+	m, err := openModelWith(c.Context, path, load.Options{Repack: c.StringSlice("repack")})
 	if err != nil || c.String("tokenizer") == "" {
 		return m, err
 	}
@@ -60,7 +61,11 @@ func openMain(c *cli.Context, path string) (infer.Model, error) {
 // openModel opens a model. What opening leaves behind, mostly of the tokenizer, is
 // given back: weights, keys and values are what memory is for.
 func openModel(ctx context.Context, path string) (infer.Model, error) {
-	m, err := load.Open(ctx, path)
+	return openModelWith(ctx, path, load.Options{})
+}
+
+func openModelWith(ctx context.Context, path string, opt load.Options) (infer.Model, error) {
+	m, err := load.OpenWith(ctx, path, opt)
 	if err != nil {
 		return nil, pipeline.SourceFault(err)
 	}

@@ -116,7 +116,7 @@ func (v *verifier) run(ctx context.Context, file string) (*verify.Report, error)
 		err = pipeline.SourceFault(err)
 	}
 	if err != nil {
-		return nil, err
+		return nil, punchFault(err)
 	}
 	report.File = file
 	var faults []error

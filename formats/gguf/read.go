@@ -200,7 +200,7 @@ func (f *File) attach(blob tensor.Blob, opt Options) {
 			continue
 		}
 		x := &tensor.Tensor{Name: t.Name, Type: typ, Shape: shapeOf(t.Dims)}
-		x.Src = &tensor.Section{Blob: blob, Offset: t.Offset, RowBytes: x.RowBytes()}
+		x.Src = &tensor.Section{Blob: blob, Offset: t.Offset, RowBytes: x.RowBytes(), Guard: guard(f.Name, t.Name)}
 		x.Origin = []tensor.Extent{{Source: opt.Source, File: f.Name, Offset: t.Offset, Bytes: t.Bytes}}
 		if !opt.Key.IsZero() {
 			x.Key = tensor.Derive("gguf", fmt.Sprintf("%s %v %d %d", typ, x.Shape, t.Offset, t.Bytes), opt.Key)

@@ -9,6 +9,7 @@ import (
 	"quern/tensor"
 	"quern/tensor/dot"
 	"quern/tensor/quant"
+	"quern/tensor/repack"
 )
 
 // matrix is a weight that stays as it is stored: its rows are decoded a few at a
@@ -28,6 +29,14 @@ type matrix struct {
 	// q8 multiplies with activations of 8 bits; nil for types that have no such
 	// kernel.
 	q8 *dot.Kernel
+	// groups are the rows in a repacked layout, nil for plain ones; data is theirs.
+	groups *tensor.Tensor
+	layout *repack.Layout
+}
+
+// repackedSource is a source of plain rows that come from repacked ones.
+type repackedSource interface {
+	Packed() (*tensor.Tensor, *repack.Layout)
 }
 
 // slicer is a blob whose bytes can be used in place.
@@ -52,16 +61,30 @@ func newMatrix(t *tensor.Tensor, parts, rows, cols, stride int) (*matrix, error)
 			return nil, fmt.Errorf("%w: tensor %s is %v, its settings ask for %v", infer.ErrModel, t.Name, t.Shape, want)
 		}
 	}
+	stored := t
+	if p, ok := t.Src.(repackedSource); ok && stride == 0 {
+		m.groups, m.layout = p.Packed()
+		stored = m.groups
+	}
 	if f := dot.FormatOf(t.Type); f != dot.F32 && stride == 0 {
-		q8, err := dot.New(t.Type, cols, f)
+		var err error
+		if m.layout != nil {
+			m.q8, err = dot.NewPacked(m.layout, cols, f)
+		} else {
+			m.q8, err = dot.New(t.Type, cols, f)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 		}
-		m.q8 = q8
 	}
-	if s, ok := t.Src.(*tensor.Section); ok {
+	if s, ok := stored.Src.(*tensor.Section); ok {
 		if b, ok := s.Blob.(slicer); ok {
-			m.data = b.Slice(s.Offset, t.Bytes())
+			m.data = b.Slice(s.Offset, stored.Bytes())
+			if s.Guard != nil && m.data != nil {
+				if err := s.Guard(m.data); err != nil {
+					return nil, err
+				}
+			}
 		}
 	}
 	return m, nil
@@ -70,13 +93,56 @@ func newMatrix(t *tensor.Tensor, parts, rows, cols, stride int) (*matrix, error)
 // scratch is one worker's room for packed and decoded rows.
 type scratch struct {
 	packed []byte
+	plain  []byte // rows of a layout, put in order
 	values []float32
 	dot    dot.Scratch
 }
 
+// stored gives rows first to first+n-1 of a part as the kernel takes them. Of a
+// repacked matrix they are whole groups.
+func (m *matrix) stored(ctx context.Context, part, first, n int, s *scratch) ([]byte, error) {
+	if m.layout == nil {
+		b, _, err := m.packed(ctx, part, first, n, s)
+		return b, err
+	}
+	b, skip, err := m.grouped(ctx, part, first, n, s)
+	if err == nil && (skip != 0 || n%m.q8.Rows() != 0) {
+		err = fmt.Errorf("tensor %s: rows %d to %d are no groups of %d", m.name, first, first+n-1, m.q8.Rows())
+	}
+	return b, err
+}
+
+// grouped gives the groups that hold rows first to first+n-1 of a part, and how
+// many rows of the first come before these.
+func (m *matrix) grouped(ctx context.Context, part, first, n int, s *scratch) (b []byte, skip int, err error) {
+	rows, size := int(m.layout.GroupRows()), int(m.groups.RowBytes())
+	start := part*m.rows + first
+	low, high := start/rows, (start+n+rows-1)/rows
+	if m.data != nil {
+		return m.data[low*size : high*size], start - low*rows, nil
+	}
+	b = grow(&s.packed, (high-low)*size)
+	if err := m.groups.ReadRows(ctx, b, int64(low), int64(high-low)); err != nil {
+		return nil, 0, fmt.Errorf("tensor %s: %w", m.name, err)
+	}
+	return b, start - low*rows, nil
+}
+
 // packed gives the bytes of whole blocks that hold rows first to first+n-1 of a
-// part, and how many of their values come before these rows.
+// part, in their plain order, and how many of their values come before these rows.
 func (m *matrix) packed(ctx context.Context, part, first, n int, s *scratch) (b []byte, skip int, err error) {
+	if m.layout != nil {
+		groups, skip, err := m.grouped(ctx, part, first, n, s)
+		if err != nil {
+			return nil, 0, err
+		}
+		row := int(m.t.RowBytes())
+		b := grow(&s.plain, len(groups)/int(m.groups.RowBytes())*int(m.layout.GroupRows())*row)
+		if err := m.layout.Unpack(b, groups, int64(m.cols)); err != nil {
+			return nil, 0, fmt.Errorf("tensor %s: %w", m.name, err)
+		}
+		return b[skip*row:][:n*row], 0, nil
+	}
 	block := int(m.t.Type.BlockValues())
 	start := (part*m.rows + first) * m.stride
 	from, to := start/block, (start+n*m.stride+block-1)/block

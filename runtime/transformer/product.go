@@ -68,13 +68,20 @@ type product struct {
 // holds in float32, with room for activations.
 const pieceValues = 32 << 10
 
-// piece is the number of rows that are multiplied at once, a multiple of 8.
-func (m *matrix) piece() int { return max(pieceValues/m.cols&^7, 8) }
+// piece is the number of rows that are multiplied at once, a multiple of 8 and of
+// the rows that a layout groups.
+func (m *matrix) piece() int {
+	group := 8
+	if m.layout != nil {
+		group = max(group, int(m.layout.GroupRows()))
+	}
+	return max(pieceValues/m.cols/group, 1) * group
+}
 
 // rows multiplies rows first to first+n-1 of the matrix.
 func (p *product) rows(ctx context.Context, first, n int, s *scratch) error {
 	if p.packed != nil {
-		b, _, err := p.m.packed(ctx, p.part, first, n, s)
+		b, err := p.m.stored(ctx, p.part, first, n, s)
 		if err != nil {
 			return err
 		}

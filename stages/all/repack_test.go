@@ -245,3 +245,56 @@ func TestRepackRefuses(t *testing.T) {
 		t.Errorf("%d files are left, %v", len(left), err)
 	}
 }
+
+// TestOwnLayouts writes caches in quern's own layouts. All but the one that merges
+// scales give back the file's bytes; that one keeps every code.
+func TestOwnLayouts(t *testing.T) {
+	for typ, layouts := range map[string][]string{
+		"Q2_0": {"q2_0_8x4", "q2_0_8x4_base3", "q2_0_8x4_merged128"},
+		"Q1_0": {"q1_0_8x4_planes", "q1_0_32_lut"},
+		"Q2_K": {"q2_K_8x4", "q2_K_32_lut"},
+	} {
+		text := "version: 1\nname: own\nsources:\n  base: {dir: .}\nsteps:\n  - quantize: {type: " + typ + ", fallback: F16}\n" +
+			"outputs:\n  - {format: gguf, file: out.gguf, repack: [" + strings.Join(layouts, ", ") + "]}\n"
+		res, err := build1(t.Context(), t, text, sourceEnv(), pipeline.BuildOptions{OutDir: t.TempDir()}, "sources.base.dir="+folder(t, "stories-wide"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := readAll(t, res.Outputs[0].Path)
+		file, err := gguf.Open(t.Context(), "f", blobOf(data), gguf.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, name := range layouts {
+			b := readAll(t, res.Outputs[i+1].Path)
+			cache, err := repacked.Open(t.Context(), "c", blobOf(b), repacked.Options{})
+			if err != nil || cache.Layout.String() != name || cache.Of(digest.Of(data)) != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			for j := range cache.Entries {
+				e := &cache.Entries[j]
+				p, err := cache.Plain(e)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := make([]byte, p.Bytes())
+				if err := p.ReadRows(t.Context(), got, 0, p.Rows()); err != nil {
+					t.Fatal(err)
+				}
+				x := file.Find(e.Name)
+				want := bytes.Clone(data[x.Offset:][:x.Bytes])
+				if cache.Layout.Lossy() {
+					if bytes.Equal(got, want) {
+						t.Errorf("%s: tensor %s was not rounded: the test shows nothing", name, e.Name)
+					}
+					for at := 0; at < len(got); at += 18 {
+						copy(want[at:at+2], got[at:])
+					}
+				}
+				if !bytes.Equal(got, want) {
+					t.Errorf("%s: tensor %s is not that of the file", name, e.Name)
+				}
+			}
+		}
+	}
+}

@@ -58,6 +58,9 @@ func repackCache(of *pipeline.Layout, m *model.Model, name string) (*pipeline.La
 		return nil, fmt.Errorf("%s: %w: no matrix is %s with rows in groups of %d, as layout %s wants; quantize to %s, or leave the layout out",
 			of.File, ErrRepack, l.Type(), l.GroupRows(), l, l.Type())
 	}
+	if l.Lossy() {
+		out.Notes = append(out.Notes, fmt.Sprintf("%s: layout %s rounds, one scale stands for two: its weights are not quite the file's; quern verify CACHE --against FILE says by how much", out.File, l))
+	}
 	file, err := repacked.NewLayout(l, specs, of.Size)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", out.File, err)

@@ -100,6 +100,10 @@ type plain struct {
 	pool   sync.Pool
 }
 
+// Packed gives the tensor of groups that the rows are made of, for who computes on
+// them as they are, and their layout.
+func (p *plain) Packed() (*tensor.Tensor, *Layout) { return p.t, p.l }
+
 // ReadRows reads the groups that hold the rows; at most one group on each side
 // is read in vain.
 func (p *plain) ReadRows(ctx context.Context, dst []byte, first, n int64) error {
