@@ -87,6 +87,7 @@ func newApp(p *program) *cli.App {
 			pplCommand(),
 			loopsCommand(),
 			imatrixCommand(),
+			traceCommand(),
 			schemaCommand(),
 			completionCommand(),
 			completeCommand(),

@@ -23,14 +23,19 @@ func planCommand() *cli.Command {
 		Usage:     "show what a recipe would write, to the byte, without reading weights",
 		ArgsUsage: "RECIPE",
 		Description: "Prints every tensor of every output: shape, source type, target type and why, bytes and offset; then\n" +
-			"the bytes to fetch, the memory the build would take and the exact size of each file.",
-		Flags:  slices.Concat(flags, workFlags(), networkFlags(), headerFlags()),
+			"the bytes to fetch, the memory the build would take and the exact size of each file. With --ram: what a device\n" +
+			"with so much memory would hold of each file, and what it would read from flash.",
+		Flags:  slices.Concat(flags, workFlags(), deviceFlags(), networkFlags(), headerFlags()),
 		Action: runPlan,
 	}
 }
 
 func runPlan(c *cli.Context) error {
 	workers, mem, err := work(c)
+	if err != nil {
+		return err
+	}
+	spec, err := deviceSpec(c)
 	if err != nil {
 		return err
 	}
@@ -62,10 +67,29 @@ func runPlan(c *cli.Context) error {
 		return err
 	}
 	doc.Notes = append(doc.Notes, doc.Space(c.String("out"), e.buildStore())...)
-	if c.Bool("json") {
-		return printJSON(c, doc)
+	out := planDoc{PlanReport: doc}
+	if spec != nil {
+		if out.Devices, err = deviceAccounts(p, *spec); err != nil {
+			return err
+		}
 	}
-	return printPlan(c.App.Writer, doc)
+	if c.Bool("json") {
+		return printJSON(c, out)
+	}
+	if err := printPlan(c.App.Writer, doc); err != nil {
+		return err
+	}
+	for _, d := range out.Devices {
+		printDevice(c.App.Writer, *spec, d)
+	}
+	return nil
+}
+
+// planDoc is the document of quern plan --json.
+type planDoc struct {
+	*pipeline.PlanReport
+	// Devices has an account of each file that the device of --ram can run.
+	Devices []deviceDoc `json:"devices,omitempty"`
 }
 
 // printPlan writes a plan for people.
