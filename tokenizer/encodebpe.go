@@ -64,6 +64,7 @@ type bpeSession struct {
 	t     *Tokenizer
 	queue bpeQueue
 	key   []byte
+	made  func(text string) // told of every merge, unless nil
 }
 
 func (s *bpeSession) word(ids []int32, word string) []int32 {
@@ -73,26 +74,7 @@ func (s *bpeSession) word(ids []int32, word string) []int32 {
 			return append(ids, id)
 		}
 	}
-	syms := symbolsOf(word)
-	s.queue = s.queue[:0]
-	for i := 1; i < len(syms); i++ {
-		s.push(word, syms, i-1, i)
-	}
-	for len(s.queue) > 0 {
-		p := heap.Pop(&s.queue).(bpePair)
-		left, right := &syms[p.left], &syms[p.right]
-		if left.n == 0 || right.n == 0 || left.n+right.n != p.size {
-			continue // one of them has been merged meanwhile
-		}
-		left.n += right.n
-		right.n = 0
-		left.next = right.next
-		if right.next >= 0 {
-			syms[right.next].prev = p.left
-		}
-		s.push(word, syms, left.prev, p.left)
-		s.push(word, syms, p.left, left.next)
-	}
+	syms := s.merge(word)
 	for i := 0; i >= 0 && i < len(syms); i = syms[i].next {
 		text := word[syms[i].at : syms[i].at+syms[i].n]
 		if id, ok := t.ids[text]; ok {
@@ -111,6 +93,34 @@ func (s *bpeSession) word(ids []int32, word string) []int32 {
 		}
 	}
 	return ids
+}
+
+// merge joins the characters of a word by the merge rules.
+func (s *bpeSession) merge(word string) []symbol {
+	syms := symbolsOf(word)
+	s.queue = s.queue[:0]
+	for i := 1; i < len(syms); i++ {
+		s.push(word, syms, i-1, i)
+	}
+	for len(s.queue) > 0 {
+		p := heap.Pop(&s.queue).(bpePair)
+		left, right := &syms[p.left], &syms[p.right]
+		if left.n == 0 || right.n == 0 || left.n+right.n != p.size {
+			continue // one of them has been merged meanwhile
+		}
+		left.n += right.n
+		right.n = 0
+		left.next = right.next
+		if right.next >= 0 {
+			syms[right.next].prev = p.left
+		}
+		if s.made != nil {
+			s.made(word[left.at : left.at+left.n])
+		}
+		s.push(word, syms, left.prev, p.left)
+		s.push(word, syms, p.left, left.next)
+	}
+	return syms
 }
 
 func (s *bpeSession) push(word string, syms []symbol, left, right int) {

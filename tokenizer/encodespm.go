@@ -73,10 +73,23 @@ type spmSession struct {
 	text  string
 	syms  []symbol
 	queue spmQueue
+	made  func(text string) // told of every merge, unless nil
 }
 
 func (t *Tokenizer) encodeSPM(ids []int32, text string) ([]int32, error) {
 	s := &spmSession{t: t, text: text, syms: symbolsOf(text)}
+	s.merge()
+	var err error
+	for i := 0; i >= 0 && i < len(s.syms); i = s.syms[i].next {
+		if ids, err = s.emit(ids, i); err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
+}
+
+// merge joins characters to tokens.
+func (s *spmSession) merge() {
 	for i := 1; i < len(s.syms); i++ {
 		s.push(i-1, i)
 	}
@@ -92,16 +105,12 @@ func (t *Tokenizer) encodeSPM(ids []int32, text string) ([]int32, error) {
 		if right.next >= 0 {
 			s.syms[right.next].prev = p.left
 		}
+		if s.made != nil {
+			s.made(s.text[left.at : left.at+left.n])
+		}
 		s.push(left.prev, p.left)
 		s.push(p.left, left.next)
 	}
-	var err error
-	for i := 0; i >= 0 && i < len(s.syms); i = s.syms[i].next {
-		if ids, err = s.emit(ids, i); err != nil {
-			return nil, err
-		}
-	}
-	return ids, nil
 }
 
 func (s *spmSession) push(left, right int) {
