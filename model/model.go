@@ -105,6 +105,9 @@ type Model struct {
 	Files FileSet
 	// Meta is the metadata, in GGUF form only.
 	Meta *gguf.Metadata
+	// Pruned is what the model has lost of its vocabulary, in HF form only; nil for
+	// nothing.
+	Pruned *Pruned
 	// Archive is the header and what else follows from it, in Cact form only.
 	Archive *Archive
 	// Tensors are in file order.

@@ -54,6 +54,16 @@ func FromGGUF(m *gguf.Metadata) (*Vocabulary, error) {
 			}
 			x = id
 		}
+		if key == KeySourceIDs {
+			ids, err := gguf.AsInts[int32](val)
+			if err == nil && len(ids) != len(v.Tokens) {
+				err = fmt.Errorf("%d ids for %d tokens: %w", len(ids), len(v.Tokens), ErrFormat)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("key %s: %w", key, err)
+			}
+			x = ids
+		}
 		v.keys.reserve(key)
 		v.keys.vals[key] = x
 	}

@@ -19,6 +19,13 @@ const (
 	keyPrefix        = "tokenizer."
 )
 
+// Keys of ours, of a pruned vocabulary: of each token its id in the whole one that
+// the model was published with, and how many tokens that had.
+const (
+	KeySourceIDs  = "tokenizer.quern.ids"
+	KeySourceSize = "tokenizer.quern.vocab_size"
+)
+
 // specialKey gives the GGUF key of a special token, "" when the converter has
 // none (cls, and the fill-in-the-middle names prefix, suffix and middle).
 func specialKey(typ string) string {
@@ -114,7 +121,10 @@ func (v *Vocabulary) Keys() []KV {
 			}
 			add(key, len(types), types)
 		case keyMerges:
-			add(key, len(v.Merges), v.Merges)
+			if len(v.Merges) > 0 || v.SourceIDs() != nil && v.Model == ModelBPE {
+				// Readers demand the key, though pruning may leave no merge.
+				out = append(out, KV{key, append([]string{}, v.Merges...)})
+			}
 		default:
 			out = append(out, KV{key, v.keys.vals[key]})
 		}

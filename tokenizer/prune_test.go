@@ -275,6 +275,19 @@ func TestPruneByHand(t *testing.T) {
 	if fmt.Sprint(p.IDs) != "[0 1 2 3 5 7 9 11 12]" || fmt.Sprint(p.Vocab.Merges) != "[b c a bc d a]" {
 		t.Errorf("ids %v, merges %q", p.IDs, p.Vocab.Merges)
 	}
+	if s := fmt.Sprint(p.Vocab.SourceIDs()); s != fmt.Sprint(p.IDs) || v.SourceIDs() != nil {
+		t.Errorf("source ids %s", s)
+	}
+	again, err := p.Vocab.Prune([]int32{4}, PruneOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := fmt.Sprint(again.Vocab.SourceIDs()); s != "[0 1 2 3 5 11 12]" || fmt.Sprint(again.IDs) != "[0 1 2 3 4 7 8]" {
+		t.Errorf("pruned twice: ids %v, source ids %s", again.IDs, s)
+	}
+	if n := again.Vocab.keys.vals[KeySourceSize]; n != uint32(13) {
+		t.Errorf("%s is %v", KeySourceSize, n)
+	}
 	// e was bos and eos by being number 11.
 	if id, ok := p.Vocab.ID("eos"); !ok || id != 7 {
 		t.Errorf("eos %d, %v", id, ok)
@@ -285,6 +298,18 @@ func TestPruneByHand(t *testing.T) {
 	if _, ok := p.Vocab.keys.vals[keyJSON]; ok {
 		t.Errorf("%s is of another vocabulary", keyJSON)
 	}
+	none, err := v.Prune([]int32{0}, PruneOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(none.Vocab.Keys(), func(kv KV) bool { return kv.Key == keyMerges }) {
+		t.Errorf("without a merge, the key %s is gone, which readers demand", keyMerges)
+	}
+	m.Set(KeySourceIDs, gguf.List([]int32{1, 2}))
+	if _, err := FromGGUF(m); !errors.Is(err, ErrFormat) {
+		t.Errorf("%s of another length: %v", KeySourceIDs, err)
+	}
+	m.Delete(KeySourceIDs)
 	for _, kind := range []string{"bert", "rwkv", "none"} {
 		m.Set(keyModel, gguf.Scalar(kind))
 		if v, err = FromGGUF(m); err != nil {

@@ -41,6 +41,19 @@ func (c *pruning) vocabulary(ids []int32) *Vocabulary {
 	}
 	slices.Sort(out.EndIDs)
 	c.translate(out.keys, now)
+	source, size := ids, uint32(len(v.Tokens))
+	if old := v.SourceIDs(); old != nil {
+		source = make([]int32, len(ids))
+		for i, id := range ids {
+			source[i] = old[id]
+		}
+		if n, ok := v.keys.vals[KeySourceSize].(uint32); ok {
+			size = n
+		}
+	}
+	out.keys.reserve(KeySourceIDs)
+	out.keys.vals[KeySourceIDs] = source
+	out.keys.set(KeySourceSize, size)
 	return out
 }
 

@@ -91,6 +91,17 @@ func (v *Vocabulary) NamedTemplate(name string) (string, bool) {
 	return s, ok
 }
 
+// SourceIDs gives, for each token of a pruned vocabulary, its id in the whole one that
+// the model was published with; nil for a whole vocabulary. The slice must not be
+// changed.
+func (v *Vocabulary) SourceIDs() []int32 {
+	if v.keys == nil {
+		return nil
+	}
+	ids, _ := v.keys.vals[KeySourceIDs].([]int32)
+	return ids
+}
+
 // setEnds makes EndIDs from the vocabulary's own special ids and extra ones;
 // ids outside the vocabulary are left out.
 func (v *Vocabulary) setEnds(extra []int64) {

@@ -228,6 +228,14 @@ func inspectGGUF(ctx context.Context, name string, blob tensor.Blob, h source.He
 		t := &f.Tensors[i]
 		doc.Tensors = append(doc.Tensors, inspectedTensor{Name: t.Name, Type: t.TypeName(), Shape: t.Shape(), Offset: t.Offset, Bytes: t.Bytes})
 	}
+	doc.Details = append(doc.Details, prunedFields(f.Meta, func(name string) tensor.Shape {
+		for i := range f.Tensors {
+			if f.Tensors[i].Name == name {
+				return f.Tensors[i].Shape()
+			}
+		}
+		return nil
+	})...)
 	for _, p := range f.Problems {
 		doc.Problems = append(doc.Problems, p.Error())
 	}
@@ -318,6 +326,12 @@ func inspectModel(ctx context.Context, src *pipeline.Source) (*inspection, error
 	switch m.Form {
 	case model.GGUF:
 		doc.Format = "gguf"
+		doc.Details = prunedFields(m.Meta, func(name string) tensor.Shape {
+			if t := m.Tensor(name); t != nil {
+				return t.Shape
+			}
+			return nil
+		})
 		for k, v := range m.Meta.All() {
 			doc.Metadata = append(doc.Metadata, ggufEntry(k, v))
 		}

@@ -91,6 +91,9 @@ func runPPL(c *cli.Context) (err error) {
 	w := c.App.Writer
 	fmt.Fprintf(w, "perplexity     %.4f +/- %.5f\nbits per byte  %.5f\nscored         %d tokens, %d bytes, %d chunks of %d tokens\n",
 		p.Perplexity, p.Error, p.BitsPerByte, p.Scored, p.Bytes, p.Chunks, p.Context)
+	if p.Outside > 0 {
+		fmt.Fprintf(w, "outside        %d tokens that the pruned head cannot say, left out\n", p.Outside)
+	}
 	if d := doc.Divergence; d != nil {
 		_, err = fmt.Fprintf(w, "divergence     %.6f nats from %s (at most %.4f); the same best token at %.2f %% of the places\n", d.Mean, doc.Base, d.Max, 100*d.SameTop)
 	}

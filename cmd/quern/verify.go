@@ -275,6 +275,12 @@ func (v *verifier) compare(ctx context.Context, prj *pipeline.Project, format ve
 		}
 		want = slices.DeleteFunc(slices.Clone(want), func(t *tensor.Tensor) bool { return !has[t.Name] })
 	}
+	var pruned []string
+	if format == verify.GGUF {
+		if want, pruned, err = counterparts(ctx, got, want, blob); err != nil {
+			return nil, fmt.Errorf("%w: %w", errVerify, err)
+		}
+	}
 	if f := plan.Sources[0].Fetch; f != nil {
 		var need []tensor.Extent
 		for _, t := range want {
@@ -297,7 +303,7 @@ func (v *verifier) compare(ctx context.Context, prj *pipeline.Project, format ve
 		if err != nil {
 			return nil, err
 		}
-		report.Notes = append(report.Notes, say...)
+		report.Notes = append(append(report.Notes, pruned...), say...)
 	}
 	if f := plan.Sources[0].Fetch; f != nil {
 		if err := f.Finish(ctx); err != nil {

@@ -139,6 +139,16 @@ func TestValueEqual(t *testing.T) {
 		List([]uint8{}), List([]int8{}), List([]uint16{}), List([]int16{}), List([]uint32{}), List([]int32{}), List([]uint64{}), List([]int64{}),
 		List([]float32{}), List([]float64{}), List([]bool{}), List([]string{}), List([]float32{nan}), List([]float32{0}), List([]string{"a"}), List([]string{"b"}), List([]uint8{0, 1}),
 	}
+	for _, v := range values[1:] {
+		if got, err := ValueOf(v.Any()); err != nil || !got.Equal(v) {
+			t.Errorf("%s: made of its Go value it is %s, %v", v.Kind(), got.Kind(), err)
+		}
+	}
+	for _, v := range []any{nil, 1, []int{1}, struct{}{}} {
+		if _, err := ValueOf(v); !errors.Is(err, ErrValue) {
+			t.Errorf("%T: %v", v, err)
+		}
+	}
 	for i, a := range values {
 		for j, b := range values {
 			if a.Equal(b) != (i == j) {

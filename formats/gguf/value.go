@@ -96,6 +96,62 @@ func Scalar[T Element](v T) Value { return Value{typ: typeOf[T](), v: v} }
 // List makes an array. It keeps the slice, which must not change any more.
 func List[T Element](v []T) Value { return Value{typ: Array, elem: typeOf[T](), v: v} }
 
+// ValueOf makes a value of an Element or a slice of one. It keeps slices, which must
+// not change any more. Another Go type is ErrValue.
+func ValueOf(v any) (Value, error) {
+	switch x := v.(type) {
+	case uint8:
+		return Scalar(x), nil
+	case int8:
+		return Scalar(x), nil
+	case uint16:
+		return Scalar(x), nil
+	case int16:
+		return Scalar(x), nil
+	case uint32:
+		return Scalar(x), nil
+	case int32:
+		return Scalar(x), nil
+	case uint64:
+		return Scalar(x), nil
+	case int64:
+		return Scalar(x), nil
+	case float32:
+		return Scalar(x), nil
+	case float64:
+		return Scalar(x), nil
+	case bool:
+		return Scalar(x), nil
+	case string:
+		return Scalar(x), nil
+	case []uint8:
+		return List(x), nil
+	case []int8:
+		return List(x), nil
+	case []uint16:
+		return List(x), nil
+	case []int16:
+		return List(x), nil
+	case []uint32:
+		return List(x), nil
+	case []int32:
+		return List(x), nil
+	case []uint64:
+		return List(x), nil
+	case []int64:
+		return List(x), nil
+	case []float32:
+		return List(x), nil
+	case []float64:
+		return List(x), nil
+	case []bool:
+		return List(x), nil
+	case []string:
+		return List(x), nil
+	}
+	return Value{}, fmt.Errorf("%w: a value of type %T", ErrValue, v)
+}
+
 // Valid reports whether v holds anything.
 func (v Value) Valid() bool { return v.v != nil }
 

@@ -18,6 +18,7 @@ import (
 	"quern/formats/gguf"
 	"quern/internal/pyjson"
 	"quern/model"
+	"quern/model/prune"
 	"quern/tensor"
 	"quern/tokenizer"
 )
@@ -179,6 +180,11 @@ func nameTypes(items []item, tensors []*tensor.Tensor) {
 func (o outType) apply(g *model.Model, items []item, opt Options, scratch *buffers) error {
 	known := map[string]bool{}
 	for _, it := range items {
+		if isIDList(it.t) {
+			g.Tensors = append(g.Tensors, it.t)
+			g.Plan = append(g.Plan, model.PlanInfo{From: it.from, Reason: it.note})
+			continue
+		}
 		name := it.id.GGUFName()
 		known[name] = true
 		to, why := o.typeOf(it.id, it.t.Shape)
@@ -222,11 +228,14 @@ func metadata(ctx context.Context, g, m *model.Model, d *model.Dims, vocab *toke
 		return nil, w.err
 	}
 	g.Meta.Set("general.quantization_version", gguf.Scalar(uint32(2)))
+	if m.Pruned != nil && m.Pruned.HeadTied {
+		g.Meta.Set(prune.KeyTied, gguf.Scalar(true))
+	}
 	if vocab == nil {
 		return notes, nil
 	}
 	for _, kv := range vocab.Keys() {
-		v, err := tokenizerValue(kv.Value)
+		v, err := gguf.ValueOf(kv.Value)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", kv.Key, err)
 		}
@@ -235,35 +244,14 @@ func metadata(ctx context.Context, g, m *model.Model, d *model.Dims, vocab *toke
 	return notes, nil
 }
 
-func tokenizerValue(v any) (gguf.Value, error) {
-	switch v := v.(type) {
-	case uint32:
-		return gguf.Scalar(v), nil
-	case int32:
-		return gguf.Scalar(v), nil
-	case float32:
-		return gguf.Scalar(v), nil
-	case bool:
-		return gguf.Scalar(v), nil
-	case string:
-		return gguf.Scalar(v), nil
-	case []string:
-		return gguf.List(v), nil
-	case []float32:
-		return gguf.List(v), nil
-	case []int32:
-		return gguf.List(v), nil
-	case []bool:
-		return gguf.List(v), nil
-	}
-	return gguf.Value{}, fmt.Errorf("%w: a tokenizer key of type %T", ErrMetadata, v)
-}
-
 // sizes counts parameters and writes the label of their number. Experts count
 // once, with their number in front.
 func sizes(ts []*tensor.Tensor) (total int64, label string) {
 	var shared, expert, sum, stacks int64
 	for _, t := range ts {
+		if isIDList(t) {
+			continue // no weights
+		}
 		n, _ := t.Shape.Values()
 		total += n
 		if strings.Contains(t.Name, "_exps.") && len(t.Shape) >= 3 {

@@ -17,10 +17,27 @@ const (
 	limitSPM = 256 << 20
 )
 
-// loadVocab reads the tokenizer. Pieces past the declared vocabulary have no
+// Vocabulary gives the vocabulary of a model in Hugging Face or GGUF form as a GGUF
+// file of it has it, with what there is to say of it. Without a tokenizer the error is
+// tokenizer.ErrNoTokenizer.
+func Vocabulary(ctx context.Context, m *model.Model) (*tokenizer.Vocabulary, []model.Note, error) {
+	switch m.Form {
+	case model.HF:
+		return loadVocab(ctx, m)
+	case model.GGUF:
+		v, err := tokenizer.FromGGUF(m.Meta)
+		return v, nil, err
+	}
+	return nil, nil, fmt.Errorf("%w: a %s model holds no tokenizer: %w", model.ErrForm, m.Form, tokenizer.ErrNoTokenizer)
+}
+
+// loadVocab reads the tokenizer, unless a step has pruned it. Pieces past the declared vocabulary have no
 // rows in the model; the converter drops them in silence, here they are an
 // error.
 func loadVocab(ctx context.Context, m *model.Model) (*tokenizer.Vocabulary, []model.Note, error) {
+	if v := m.Vocabulary(); v != nil {
+		return v, nil, nil
+	}
 	v, err := tokenizer.Load(ctx, m.Files, tokenizerConfig(m.Config), tokenizer.LoadOptions{Paths: paths(ctx, m)})
 	if err != nil {
 		return nil, nil, err

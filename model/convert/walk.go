@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"quern/model"
+	"quern/model/prune"
 	"quern/tensor"
 )
 
@@ -29,6 +30,9 @@ type walker struct {
 	experts map[int]*expertSet
 	mtp     MTP
 	first   int // of the layers for multi-token prediction
+	// headRows is how many rows the head has: one a token, or one for each of a
+	// pruned head's ids.
+	headRows int64
 
 	items    []item
 	seen     map[model.ID]string
@@ -81,7 +85,17 @@ func (w *walker) all(tensors []*tensor.Tensor) {
 	example := map[string]string{}
 	headOnly := w.headOnly(tensors)
 	skipped := 0
+	w.headRows = w.d.Vocab
 	for _, t := range tensors {
+		if isIDList(t) {
+			w.headRows = t.Shape[0]
+		}
+	}
+	for _, t := range tensors {
+		if isIDList(t) {
+			w.put(item{model.ID{Layer: -1, Expert: -1}, t, t.Type, "the tokens of the head's rows", t.Name})
+			continue
+		}
 		if why := dropped(w.d.Family, t.Name); why != "" {
 			if gone[why] == 0 {
 				example[why] = t.Name
@@ -161,7 +175,12 @@ func (w *walker) one(id model.ID, t *tensor.Tensor) {
 		w.wrong = append(w.wrong, typeError(t))
 		return
 	}
-	if err := checkShape(w.d, id, t); err != nil {
+	if id.Role == model.Output && w.headRows != w.d.Vocab {
+		if err := w.checkPruned(id, t); err != nil {
+			w.wrong = append(w.wrong, err)
+			return
+		}
+	} else if err := checkShape(w.d, id, t); err != nil {
 		w.wrong = append(w.wrong, err)
 		return
 	}
@@ -209,6 +228,24 @@ func (w *walker) keeps(id model.ID) bool {
 		return next || id.Role == model.TokenEmbd || id.Role == model.OutputNorm || id.Role == model.Output
 	}
 	return true
+}
+
+// isIDList reports whether a tensor is the list of ids of a pruned head, which a
+// step has put there.
+func isIDList(t *tensor.Tensor) bool {
+	return t.Name == prune.OutputIDs && t.Type == tensor.I32 && len(t.Shape) == 1
+}
+
+// checkPruned holds a pruned head against its list.
+func (w *walker) checkPruned(id model.ID, t *tensor.Tensor) error {
+	want := tensor.Shape{w.headRows, w.d.Hidden}
+	if id.Suffix == ".bias" {
+		want = want[:1]
+	}
+	if !t.Shape.Equal(want) {
+		return fmt.Errorf("%w: %s has shape %v, %s asks for %v", model.ErrTensors, t.Name, t.Shape, prune.OutputIDs, want)
+	}
+	return nil
 }
 
 func (w *walker) put(it item) { w.items = append(w.items, it) }

@@ -212,3 +212,28 @@ func Place(meta *gguf.Metadata, specs []gguf.TensorSpec, split bool) (*gguf.Meta
 	return out, []string{fmt.Sprintf("%d tensors of experts begin at byte %d, so that many are mapped for all else; %d bytes of experts follow",
 		len(specs)-first, at, end.Offset+end.Bytes-l.Tensors[first].Offset)}, nil
 }
+
+// Inserted keeps what meta says of the places before a move true where count
+// tensors have come in behind tensor after of m: before the move they would have
+// stood behind it too.
+func Inserted(m *model.Model, meta *gguf.Metadata, after, count int) error {
+	old, err := recorded(m)
+	if err != nil || old == nil {
+		return err
+	}
+	at := old[after]
+	now := make([]uint32, 0, len(old)+count)
+	for i, p := range old {
+		if p > at {
+			p += uint32(count)
+		}
+		now = append(now, p)
+		if i == after {
+			for k := range count {
+				now = append(now, at+1+uint32(k))
+			}
+		}
+	}
+	meta.Set(KeyOrder, gguf.List(now))
+	return nil
+}

@@ -24,6 +24,9 @@ import (
 // ErrShort marks a text of fewer than two chunks.
 var ErrShort = errors.New("the text is too short")
 
+// ErrOutside marks a text that a pruned head can say nothing of.
+var ErrOutside = errors.New("the text is outside the head")
+
 // ErrNotComparable marks scores that were not made of the same tokens in the
 // same way.
 var ErrNotComparable = errors.New("not comparable")
@@ -78,6 +81,9 @@ type Perplexity struct {
 	Settings
 	// Scored is the number of tokens that count.
 	Scored int `json:"scored"`
+	// Outside is how many tokens a pruned head cannot say. Their probability is 0,
+	// so they do not count, and Bytes leaves them out.
+	Outside int `json:"outside,omitempty"`
 	// MeanNLL is the mean of -ln p over them, SumNLL the sum.
 	MeanNLL float64 `json:"mean_nll"`
 	SumNLL  float64 `json:"sum_nll"`
@@ -146,7 +152,7 @@ func (t *text) scored() []int {
 
 // Measure scores a model on the content of a text file.
 //
-// Errors wrap ErrShort, infer.ErrNoTokenizer or those of the tokenizer and the
+// Errors wrap ErrShort, ErrOutside, infer.ErrNoTokenizer or those of the tokenizer and the
 // session.
 func Measure(ctx context.Context, m infer.Model, file []byte, opt Options) (*Perplexity, error) {
 	tok, err := m.Tokenizer()
@@ -171,6 +177,11 @@ func Measure(ctx context.Context, m infer.Model, file []byte, opt Options) (*Per
 		}
 		tokens := t.chunk(c)
 		err := s.Eval(ctx, tokens, want, func(i int, logits []float32) error {
+			if math.IsInf(float64(logits[tokens[i+1]]), -1) {
+				p.Outside++
+				p.Bytes -= int64(len(tok.Piece(tokens[i+1], true)))
+				return nil
+			}
 			nll := NLL(logits, tokens[i+1], &buf)
 			p.SumNLL += nll
 			squares += float64(nll * nll)
@@ -183,6 +194,9 @@ func Measure(ctx context.Context, m infer.Model, file []byte, opt Options) (*Per
 		if opt.Progress != nil {
 			opt.Progress(c+1, t.Chunks, num.Exp64(p.SumNLL/float64(p.Scored)))
 		}
+	}
+	if p.Scored == 0 {
+		return nil, fmt.Errorf("%w: none of its %d scored tokens has a row in the pruned head", ErrOutside, p.Outside)
 	}
 	n := float64(p.Scored)
 	p.MeanNLL = p.SumNLL / n

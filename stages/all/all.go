@@ -17,6 +17,7 @@ import (
 	"quern/stages/ladder"
 	"quern/stages/lora"
 	"quern/stages/pad"
+	"quern/stages/prunehead"
 	"quern/stages/quantize"
 	"quern/stages/reorder"
 	"quern/stages/source"
@@ -92,6 +93,8 @@ func stage(s recipes.Step) (pipeline.Stage, error) {
 		return tie.New(p), nil
 	case recipes.Pad:
 		return pad.New(p), nil
+	case recipes.PruneHead:
+		return prunehead.New(p), nil
 	case recipes.Imatrix:
 		return imatrix.New(p), nil
 	case recipes.Codebook:

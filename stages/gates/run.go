@@ -61,7 +61,7 @@ func verdict(ctx context.Context, in pipeline.GateInput, gate string, err error)
 	if ctx.Err() != nil || errors.Is(err, pipeline.ErrRecipe) || errors.Is(err, pipeline.ErrSource) {
 		return nil, err
 	}
-	for _, wish := range []error{infer.ErrUnsupported, infer.ErrNoTokenizer, infer.ErrToken, score.ErrShort, generate.ErrShort} {
+	for _, wish := range []error{infer.ErrUnsupported, infer.ErrNoTokenizer, infer.ErrToken, score.ErrShort, score.ErrOutside, generate.ErrShort} {
 		if errors.Is(err, wish) {
 			return nil, fmt.Errorf("%w: %w", pipeline.ErrRecipe, err)
 		}

@@ -73,7 +73,7 @@ func (g *Score) Check(ctx context.Context, in pipeline.GateInput) ([]pipeline.Ga
 		if g.p.Max != nil {
 			b := bound{value: g.value(p), limit: *g.p.Max}
 			out = append(out, pipeline.GateResult{Gate: g.name, Output: in.Output, What: g.name, Value: b.value, Limit: b.limit, Pass: b.pass(),
-				Text: fmt.Sprintf("%s of %s is %s%s", g.name, in.Output, g.show(p), b.words())})
+				Text: fmt.Sprintf("%s of %s is %s%s", g.name, in.Output, g.text(p), b.words())})
 		}
 		if g.p.MaxIncrease != nil {
 			r, err := g.increase(ctx, in, m, p)
@@ -84,6 +84,15 @@ func (g *Score) Check(ctx context.Context, in pipeline.GateInput) ([]pipeline.Ga
 		}
 		return out, nil
 	})
+}
+
+// text shows a score, and what a pruned head kept out of it.
+func (g *Score) text(p *score.Perplexity) string {
+	s := g.show(p)
+	if p.Outside > 0 {
+		s += fmt.Sprintf(" without %d tokens that the pruned head cannot say", p.Outside)
+	}
+	return s
 }
 
 // increase compares a score with the baseline's.
@@ -105,7 +114,7 @@ func (g *Score) increase(ctx context.Context, in pipeline.GateInput, m infer.Mod
 	}
 	b := bound{value: res.Value, limit: res.Limit, scale: 100, unit: " %"}
 	res.Pass = b.pass()
-	res.Text = fmt.Sprintf("%s of %s is %s, %.3g %% %s the %s of %s%s", g.name, in.Output, g.show(p), by, way, g.show(base), name, b.words())
+	res.Text = fmt.Sprintf("%s of %s is %s, %.3g %% %s the %s of %s%s", g.name, in.Output, g.text(p), by, way, g.text(base), name, b.words())
 	return res, nil
 }
 

@@ -20,7 +20,6 @@ import (
 	"quern/pipeline"
 	"quern/recipes"
 	"quern/tensor"
-	"quern/tensor/view"
 )
 
 var (
@@ -434,26 +433,6 @@ func (s *Stage) rowsError(t *tensor.Tensor, to tensor.Type) error {
 	}
 	return fmt.Errorf("tensor %s: %w: its rows have %d values and a block of %s has %d; %sset fallback: F16, or give it a type with a rule",
 		t.Name, ErrRows, row, to, block, hint)
-}
-
-func (s *Stage) cast(t *tensor.Tensor, to tensor.Type, im *importance) (*tensor.Tensor, error) {
-	if t.Type == to {
-		return view.Cast(t, to, view.CastOptions{Check: true})
-	}
-	if isQuantized(t.Type) && !s.p.AllowRequantize {
-		return nil, fmt.Errorf("tensor %s: %w: it is %s and would become %s, with the errors of both; start from a float source, or set allow-requantize: true",
-			t.Name, ErrRequantize, t.Type, to)
-	}
-	w, key := im.weightsFor(t, to)
-	return view.Cast(t, to, view.CastOptions{Weights: w, WeightsKey: key})
-}
-
-// dropOnes leaves out outer axes of length 1, which llama.cpp does not write.
-func dropOnes(s tensor.Shape) tensor.Shape {
-	for len(s) > 1 && s[0] == 1 {
-		s = s[1:]
-	}
-	return s
 }
 
 func mixModelOf(in *model.Model) (mixModel, error) {

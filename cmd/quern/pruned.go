@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"quern/formats/gguf"
+	"quern/model/prune"
+	"quern/tensor"
+	"quern/tokenizer"
+)
+
+// counterparts cuts the tensors of a source as those of a pruned GGUF file are cut.
+func counterparts(ctx context.Context, file, source []*tensor.Tensor, blob tensor.Blob) ([]*tensor.Tensor, []string, error) {
+	f, err := gguf.Open(ctx, "file", blob, gguf.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	var ids []int32
+	if f.Meta.Has(tokenizer.KeySourceIDs) {
+		if ids, err = f.Meta.Int32s(tokenizer.KeySourceIDs); err != nil {
+			return nil, nil, err
+		}
+	}
+	return prune.Counterparts(ctx, file, source, ids)
+}
+
+// prunedFields say how much of a GGUF file's head or vocabulary was pruned. shape
+// gives that of a tensor, or nil.
+func prunedFields(meta *gguf.Metadata, shape func(name string) tensor.Shape) []field {
+	var out []field
+	list, embed := shape(prune.OutputIDs), shape("token_embd.weight")
+	if list != nil && embed != nil {
+		text := fmt.Sprintf("%d of %d tokens", list.RowLen(), embed.Rows())
+		if tied, err := meta.Bool(prune.KeyTied); err == nil && tied {
+			text += ", rows of the embedding"
+		}
+		out = append(out, field{"pruned head", text})
+	}
+	if v, ok := meta.Get(tokenizer.KeySourceIDs); ok {
+		text := fmt.Sprintf("%d tokens", v.Len())
+		if n, err := meta.Int64(tokenizer.KeySourceSize); err == nil {
+			text = fmt.Sprintf("%d of %d tokens", v.Len(), n)
+		}
+		out = append(out, field{"pruned vocabulary", text})
+	}
+	return out
+}
