@@ -9,6 +9,7 @@ import (
 
 	"quern/formats/kmcu"
 	"quern/model"
+	"quern/model/prune"
 	"quern/pipeline"
 	"quern/recipes"
 	"quern/tensor"
@@ -33,6 +34,9 @@ func NewKMCU(out recipes.Output) *KMCU { return &KMCU{out} }
 func (e *KMCU) Plan(_ context.Context, in *model.Model) (*pipeline.Layout, error) {
 	if in.Form != model.HF {
 		return nil, fmt.Errorf("%w: the model is in %s form; KMCU has blocks of its own and starts from the Hugging Face form, without a quantize or convert step", ErrKMCU, in.Form)
+	}
+	if in.Tensor(prune.OutputIDs) != nil {
+		return nil, fmt.Errorf("%w: the head is pruned, and the container has no place for the ids of its rows; prune-head with mode: vocab cuts the embedding as well", ErrKMCU)
 	}
 	h, err := e.header(in)
 	if err != nil {

@@ -1,0 +1,590 @@
+package all_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"quern/formats/gguf"
+	"quern/formats/kmcu"
+	"quern/model"
+	"quern/model/prune"
+	"quern/pipeline"
+	"quern/recipes"
+	infer "quern/runtime"
+	"quern/runtime/load"
+	"quern/runtime/score"
+	"quern/stages/prunehead"
+	"quern/tensor"
+	"quern/tokenizer"
+)
+
+// pruneBench builds recipes over one model with lists of ids.
+type pruneBench struct {
+	t   *testing.T
+	dir string // of the model
+	tmp string
+}
+
+func newPruneBench(t *testing.T, model string) *pruneBench {
+	return &pruneBench{t: t, dir: folder(t, model), tmp: t.TempDir()}
+}
+
+// listFile writes ids to a file and gives its path.
+func (b *pruneBench) listFile(ids []int32) string {
+	b.t.Helper()
+	path := filepath.Join(b.tmp, fmt.Sprintf("%d-%d.txt", len(ids), ids[len(ids)-1]))
+	if err := os.WriteFile(path, []byte(strings.Trim(fmt.Sprint(ids), "[]")), 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+	return path
+}
+
+// try builds with steps after "steps:"; base is a folder or a GGUF file.
+func (b *pruneBench) try(base string, ids []int32, steps, rest string) (string, *pipeline.Result, error) {
+	b.t.Helper()
+	kind := "dir"
+	if strings.HasSuffix(base, ".gguf") {
+		kind = "gguf"
+	}
+	text := fmt.Sprintf("version: 1\nname: pruned\nsources:\n  base: {%s: %q}\n", kind, base)
+	if ids != nil {
+		text += fmt.Sprintf("  keep: {file: %q}\n", b.listFile(ids))
+	}
+	if steps != "" {
+		text += "steps:\n" + steps
+	}
+	if rest == "" {
+		rest = "outputs:\n  - {format: gguf, file: out.gguf}\n"
+	}
+	out := b.t.TempDir()
+	res, err := build1(b.t.Context(), b.t, text+rest, sourceEnv(), pipeline.BuildOptions{OutDir: out})
+	return filepath.Join(out, "out.gguf"), res, err
+}
+
+func (b *pruneBench) build(base string, ids []int32, steps, rest string) string {
+	b.t.Helper()
+	file, _, err := b.try(base, ids, steps, rest)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return file
+}
+
+func prunedFile(t *testing.T, file string) (*gguf.File, []byte) {
+	t.Helper()
+	data := readAll(t, file)
+	f, err := gguf.Open(t.Context(), filepath.Base(file), blobOf(data), gguf.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, data
+}
+
+func tensorBytes(t *testing.T, f *gguf.File, data []byte, name string) (gguf.Info, []byte) {
+	t.Helper()
+	for _, x := range f.Tensors {
+		if x.Name == name {
+			return x, data[x.Offset:][:x.Bytes]
+		}
+	}
+	t.Fatalf("%s has no tensor %s", f.Name, name)
+	return gguf.Info{}, nil
+}
+
+// picked gives the rows of ids out of the bytes of rows.
+func picked(rows []byte, size int, ids []int32) []byte {
+	var out []byte
+	for _, id := range ids {
+		out = append(out, rows[int(id)*size:][:size]...)
+	}
+	return out
+}
+
+func allLogits(t *testing.T, file string, ids []int32) (infer.Model, [][]float32) {
+	t.Helper()
+	m, err := load.Open(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	s, err := m.NewSession(infer.SessionOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := make([]int, len(ids))
+	for i := range want {
+		want[i] = i
+	}
+	out := make([][]float32, len(ids))
+	if err := s.Eval(t.Context(), ids, want, func(i int, row []float32) error {
+		out[i] = slices.Clone(row)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return m, out
+}
+
+// keptIDs are those of a vocabulary of 512 that the tests keep.
+func keptIDs() []int32 {
+	var ids []int32
+	for id := int32(0); id < 512; id++ {
+		if id%7 != 3 && (id < 300 || id%3 == 0) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// TestPruneHead: rows are copied byte for byte in every type; the logits of kept ids
+// are the whole model's, all others -Inf. Tied and untied, from a folder and from a
+// GGUF file, quantized before and after.
+func TestPruneHead(t *testing.T) {
+	ids := keptIDs()
+	text := []int32{1, 403, 407, 261, 378, 432, 287}
+	for _, c := range []struct {
+		model, before string // steps before pruning, in a file of their own
+		after         string
+	}{
+		{"stories260k", "", ""},
+		{"stories-wide", "", ""},
+		{"stories-moe", "", ""},
+		{"stories260k", "  - quantize: {type: Q8_0, fallback: F16}\n", ""},
+		{"stories-wide", "  - quantize: {preset: Q4_K_M}\n", ""},
+		{"stories-wide", "", "  - quantize: {type: Q8_0, output-type: Q6_K}\n"},
+		{"stories-moe", "", "  - pad: {ffn: 32}\n  - quantize: {type: Q8_0, rules: [{match: 'ffn_(gate|up|down)_exps', type: Q4_0}]}\n  - reorder: {experts: last, align: 16KiB}\n"},
+	} {
+		t.Run(c.model+c.before+c.after, func(t *testing.T) {
+			b := newPruneBench(t, c.model)
+			base := b.dir
+			if c.before != "" {
+				base = b.build(b.dir, nil, c.before, "")
+			}
+			whole := b.build(base, nil, c.after, "")
+			file := b.build(base, ids, "  - prune-head: {tokens: keep}\n"+c.after, "")
+			wf, wdata := prunedFile(t, whole)
+			pf, pdata := prunedFile(t, file)
+
+			head, rows := tensorBytes(t, pf, pdata, "output.weight")
+			name := "output.weight"
+			if !slices.ContainsFunc(wf.Tensors, func(x gguf.Info) bool { return x.Name == name }) {
+				name = "token_embd.weight"
+				if tied, err := pf.Meta.Bool(prune.KeyTied); err != nil || !tied {
+					t.Errorf("%s: %v, %v", prune.KeyTied, tied, err)
+				}
+			} else if pf.Meta.Has(prune.KeyTied) {
+				t.Errorf("the head was not tied, and %s is there", prune.KeyTied)
+			}
+			old, oldRows := tensorBytes(t, wf, wdata, name)
+			if head.TypeName() == old.TypeName() && !bytes.Equal(rows, picked(oldRows, len(oldRows)/512, ids)) {
+				t.Error("rows of the head are not those of the whole one")
+			}
+			if head.TypeName() != old.TypeName() && c.after == "" {
+				t.Errorf("the head is %s, it was %s", head.TypeName(), old.TypeName())
+			}
+			list, _ := tensorBytes(t, pf, pdata, prune.OutputIDs)
+			if list.TypeName() != "I32" || fmt.Sprint(list.Shape()) != fmt.Sprintf("[%d]", len(ids)) {
+				t.Errorf("%s is %s %v", prune.OutputIDs, list.TypeName(), list.Shape())
+			}
+			if i := slices.IndexFunc(pf.Tensors, func(x gguf.Info) bool { return x.Name == "output.weight" }); pf.Tensors[i+1].Name != prune.OutputIDs && !strings.Contains(c.after, "quantize") {
+				t.Errorf("%s stands behind the head, not %s", pf.Tensors[i+1].Name, prune.OutputIDs)
+			}
+			_, embd := tensorBytes(t, pf, pdata, "token_embd.weight")
+			if _, e := tensorBytes(t, wf, wdata, "token_embd.weight"); !bytes.Equal(embd, e) {
+				t.Error("the embedding has changed")
+			}
+
+			_, want := allLogits(t, whole, text)
+			m, got := allLogits(t, file, text)
+			for i := range want {
+				for id, v := range got[i] {
+					w := want[i][id]
+					if !slices.Contains(ids, int32(id)) {
+						w = float32(math.Inf(-1))
+					}
+					if math.Float32bits(v) != math.Float32bits(w) {
+						t.Fatalf("position %d: logit %d is %v, want %v", i, id, v, w)
+					}
+				}
+			}
+			if m.Info().Vocab != 512 {
+				t.Errorf("a vocabulary of %d", m.Info().Vocab)
+			}
+		})
+	}
+}
+
+// TestPrunedPerplexity: on a text of kept tokens the perplexity is the whole model's
+// but for what that gives to the others, exactly; tokens that the head lacks are left
+// out and counted.
+func TestPrunedPerplexity(t *testing.T) {
+	content := readAll(t, filepath.Join(testdata, "text", "eval-stories.txt"))
+	b := newPruneBench(t, "stories260k")
+	whole := b.build(b.dir, nil, "", "")
+	m, err := load.Open(t.Context(), whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	tok, err := m.Tokenizer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	used, err := tok.Encode(string(content), tokenizer.EncodeOptions{Special: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := append(slices.Clone(used), 0, 1, 2)
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	if len(ids) > 480 {
+		t.Fatalf("the text has %d of 512 tokens: the test shows little", len(ids))
+	}
+	opt := score.Options{Context: 128, Chunks: 6}
+	measure := func(file string) *score.Perplexity {
+		m, err := load.Open(t.Context(), file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		p, err := score.Measure(t.Context(), m, content, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	full := measure(whole)
+	pruned := measure(b.build(b.dir, ids, "  - prune-head: {tokens: keep}\n", ""))
+	if pruned.Outside != 0 || full.Outside != 0 || pruned.Scored != full.Scored || pruned.Bytes != full.Bytes {
+		t.Fatalf("%+v, whole %+v", pruned, full)
+	}
+	if d := pruned.Perplexity / full.Perplexity; d > 1 || d < 0.97 {
+		t.Errorf("perplexity %v, of the whole model %v", pruned.Perplexity, full.Perplexity)
+	}
+	// The same sum out of the whole model's logits.
+	s, err := m.NewSession(infer.SessionOptions{Context: 128})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum float64
+	var buf []float32
+	for c := range 6 {
+		chunk := slices.Clone(used[c*128 : (c+1)*128])
+		chunk[0] = 1
+		var want []int
+		for i := 64; i < 127; i++ {
+			want = append(want, i)
+		}
+		if err := s.Rewind(0); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Eval(t.Context(), chunk, want, func(i int, row []float32) error {
+			for id := range row {
+				if _, kept := slices.BinarySearch(ids, int32(id)); !kept {
+					row[id] = float32(math.Inf(-1))
+				}
+			}
+			sum += score.NLL(row, chunk[i+1], &buf)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sum != pruned.SumNLL {
+		t.Errorf("sum %v, of the whole model's logits over the kept tokens %v", pruned.SumNLL, sum)
+	}
+	// Without one frequent token.
+	fewer := slices.DeleteFunc(slices.Clone(ids), func(id int32) bool { return id == used[200] })
+	part := measure(b.build(b.dir, fewer, "  - prune-head: {tokens: keep}\n", ""))
+	n, size := 0, int64(0)
+	for c := range 6 {
+		for _, id := range used[c*128+65 : (c+1)*128] {
+			if id == used[200] {
+				n, size = n+1, size+int64(len(tok.Piece(id, true)))
+			}
+		}
+	}
+	if n == 0 || part.Outside != n || part.Scored != full.Scored-n || part.Bytes != full.Bytes-size || math.IsInf(part.Perplexity, 0) {
+		t.Errorf("%d outside, %d scored, %d bytes, perplexity %v; the token is there %d times", part.Outside, part.Scored, part.Bytes, part.Perplexity, n)
+	}
+	only := measure2(t, b.build(b.dir, []int32{511}, "  - prune-head: {tokens: keep}\n", ""), content, opt)
+	if !errors.Is(only, score.ErrOutside) {
+		t.Errorf("a head without any token of the text: %v", only)
+	}
+}
+
+func measure2(t *testing.T, file string, content []byte, opt score.Options) error {
+	t.Helper()
+	m, err := load.Open(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	_, err = score.Measure(t.Context(), m, content, opt)
+	return err
+}
+
+// TestPruneAgain: a pruned file is cut to fewer tokens, or, where the head is the
+// embedding's rows, to others; rows that are gone for good are named.
+func TestPruneAgain(t *testing.T) {
+	const step = "  - prune-head: {tokens: keep}\n"
+	ids, fewer, others := keptIDs(), []int32{4, 9, 399, 510}, []int32{3, 4, 10, 399}
+	for _, c := range []struct {
+		model, quantize string
+		tied            bool // so that other rows can be had back
+	}{
+		{"stories260k", "  - quantize: {type: Q8_0, fallback: F16}\n", true},
+		{"stories260k", "  - quantize: {type: Q8_0, output-type: F16, fallback: F16}\n", false},
+		{"stories-wide", "  - quantize: {type: Q8_0}\n", false},
+	} {
+		b := newPruneBench(t, c.model)
+		first := b.build(b.dir, ids, step+c.quantize, "")
+		for _, list := range [][]int32{fewer, others} {
+			want := b.build(b.dir, list, step+c.quantize, "")
+			got, _, err := b.try(first, list, step, "")
+			if slices.Equal(list, others) && !c.tied {
+				if !errors.Is(err, prune.ErrGone) || !strings.Contains(err.Error(), "[3 10]") {
+					t.Errorf("%s%s: %v", c.model, c.quantize, err)
+				}
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameModel(t, fmt.Sprintf("%s%s: cut twice to %v", c.model, c.quantize, list), got, want)
+		}
+	}
+	// A head that only claims to be the embedding's rows.
+	b := newPruneBench(t, "stories-wide")
+	file := b.build(b.dir, ids, step+"  - quantize: {type: Q8_0}\n", "")
+	lying := lie(t, file)
+	if _, _, err := b.try(lying, others, step, ""); !errors.Is(err, prune.ErrGone) || !errors.Is(err, pipeline.ErrSource) {
+		t.Errorf("a head that is not the embedding's: %v", err)
+	}
+}
+
+// lie gives a file that says of its head that it is tied.
+func lie(t *testing.T, file string) string {
+	t.Helper()
+	f, data := prunedFile(t, file)
+	meta := f.Meta.Clone()
+	meta.Set(prune.KeyTied, gguf.Scalar(true))
+	var specs []gguf.TensorSpec
+	ts, err := f.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range ts {
+		specs = append(specs, gguf.TensorSpec{Name: x.Name, Type: x.Type, Shape: x.Shape})
+	}
+	l, err := gguf.NewLayout(meta, specs, gguf.LayoutOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([]byte, l.Size)
+	copy(out, l.Header)
+	for i, x := range f.Tensors {
+		copy(out[l.Tensors[i].Offset:], data[x.Offset:][:x.Bytes])
+	}
+	path := filepath.Join(t.TempDir(), "lying.gguf")
+	if err := os.WriteFile(path, out, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestPruneVocab: in Hugging Face and GGUF form, before and after quantizing, the
+// model has fewer tokens and computes what it did: logits of kept tokens are equal.
+func TestPruneVocab(t *testing.T) {
+	ids := keptIDs()
+	const step = "  - prune-head: {tokens: keep, mode: vocab, multiple-of: 32}\n"
+	for _, c := range []struct{ model, before, after string }{
+		{"stories260k", "", ""},
+		{"stories-wide", "", "  - quantize: {preset: Q4_0}\n"},
+		{"stories-wide", "  - quantize: {preset: Q4_0}\n", ""},
+		{"stories-moe", "", "  - quantize: {type: Q8_0, fallback: F16}\n  - reorder: {experts: last}\n"},
+	} {
+		t.Run(c.model+c.before+c.after, func(t *testing.T) {
+			b := newPruneBench(t, c.model)
+			base := b.dir
+			if c.before != "" {
+				base = b.build(b.dir, nil, c.before, "")
+			}
+			whole := b.build(base, nil, c.after, "")
+			file := b.build(base, ids, step+c.after, "")
+			f, _ := prunedFile(t, file)
+			source, err := f.Meta.Int32s(tokenizer.KeySourceIDs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, err := f.Meta.Int64("llama.vocab_size"); err != nil || n != int64(len(source)) || n%32 != 0 || n >= 512 {
+				t.Fatalf("vocab_size %d, %v; %d tokens", n, err, len(source))
+			}
+			m, err := load.Open(t.Context(), file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			tok, err := m.Tokenizer()
+			if err != nil {
+				t.Fatal(err)
+			}
+			now, err := tok.Encode("Once upon a time, there was a girl.", tokenizer.EncodeOptions{Special: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			old := make([]int32, len(now))
+			for i, id := range now {
+				old[i] = source[id]
+			}
+			_, want := allLogits(t, whole, old)
+			_, got := allLogits(t, file, now)
+			for i := range want {
+				if len(got[i]) != len(source) {
+					t.Fatalf("%d logits of %d tokens", len(got[i]), len(source))
+				}
+				for id, v := range got[i] {
+					if w := want[i][source[id]]; math.Float32bits(v) != math.Float32bits(w) {
+						t.Fatalf("position %d: logit %d is %v, want %v", i, id, v, w)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestPruneForms: from a GGUF file of F16 comes the very file that comes from the
+// folder.
+func TestPruneForms(t *testing.T) {
+	for _, model := range []string{"stories260k", "stories-wide"} {
+		b := newPruneBench(t, model)
+		whole := b.build(b.dir, nil, "", "")
+		for _, step := range []string{"  - prune-head: {tokens: keep}\n", "  - prune-head: {tokens: keep, mode: vocab}\n"} {
+			sameModel(t, model+step, b.build(whole, keptIDs(), step, ""), b.build(b.dir, keptIDs(), step, ""))
+		}
+	}
+}
+
+// sameModel compares two files, but for a label that a conversion makes of the number
+// of weights.
+func sameModel(t *testing.T, what, got, want string) {
+	t.Helper()
+	g, x := prunedFile(t, got)
+	w, y := prunedFile(t, want)
+	for i := range w.Tensors {
+		name := w.Tensors[i].Name
+		if i >= len(g.Tensors) || g.Tensors[i].Name != name {
+			t.Fatalf("%s: no tensor %s at place %d", what, name, i)
+		}
+		_, p := tensorBytes(t, g, x, name)
+		if _, q := tensorBytes(t, w, y, name); !bytes.Equal(p, q) {
+			t.Errorf("%s: tensor %s differs", what, name)
+		}
+	}
+	for key, v := range w.Meta.All() {
+		if u, ok := g.Meta.Get(key); (!ok || !v.Equal(u)) && key != "general.size_label" {
+			t.Errorf("%s: %s is %v, want %v", what, key, u, v)
+		}
+	}
+	if g.Meta.Len() != w.Meta.Len() || len(g.Tensors) != len(w.Tensors) {
+		t.Errorf("%s: %d keys and %d tensors, want %d and %d", what, g.Meta.Len(), len(g.Tensors), w.Meta.Len(), len(w.Tensors))
+	}
+}
+
+// TestPruneKMCU: the header of a container has the new vocabulary, and the container
+// has no place for a head that is pruned alone.
+func TestPruneKMCU(t *testing.T) {
+	const out = "outputs:\n  - {format: kmcu, file: out.gguf}\n"
+	b := newPruneBench(t, "stories260k")
+	file := b.build(b.dir, keptIDs(), "  - prune-head: {tokens: keep, mode: vocab, multiple-of: 32}\n", out)
+	f, err := kmcu.Open(t.Context(), "k", blobOf(readAll(t, file)), kmcu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := f.Header; h.Vocab%32 != 0 || h.Vocab >= 512 || h.BOS != 1 || h.EOS != 2 {
+		t.Errorf("%+v", h)
+	}
+	if _, _, err := b.try(b.dir, keptIDs(), "  - prune-head: {tokens: keep}\n", out); err == nil || !strings.Contains(err.Error(), "mode: vocab") {
+		t.Errorf("a pruned head in a KMCU file: %v", err)
+	}
+}
+
+// TestPruneFaults: lists of other vocabularies, and orders of steps that make no
+// sense.
+func TestPruneFaults(t *testing.T) {
+	b := newPruneBench(t, "stories260k")
+	const step = "  - prune-head: {tokens: keep}\n"
+	for _, c := range []struct {
+		ids   []int32
+		steps string
+		want  string
+	}{
+		{[]int32{0, 512}, step, "512"},
+		{[]int32{0, 512}, "  - prune-head: {tokens: keep, mode: vocab}\n", "512"},
+		{[]int32{0, 5}, step + "  - tie-head: {force: true}\n", "cannot stand in"},
+		{[]int32{0, 5}, step + "  - pad: {vocab: 64}\n", "rows"},
+		{[]int32{0, 5}, step + "  - prune-head: {tokens: keep, mode: vocab}\n", ""},
+		{[]int32{0}, "  - prune-head: {tokens: keep, mode: vocab, multiple-of: 1024}\n", "no more to fill up"},
+	} {
+		_, _, err := b.try(b.dir, c.ids, c.steps, "")
+		if c.want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", c.steps, err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.steps, err)
+		}
+	}
+	// What a list says of its vocabulary must hold.
+	for head, ok := range map[string]bool{"# quern token list: vocabulary 512\n": true, "# quern token list: vocabulary 513\n": false,
+		"# quern token list: vocabulary 512, tokenizer sha256:" + strings.Repeat("ab", 32) + "\n": false} {
+		file := filepath.Join(b.tmp, "named.txt")
+		if err := os.WriteFile(file, []byte(head+"0\n5\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		text := fmt.Sprintf("version: 1\nname: p\nsources:\n  base: {dir: %q}\n  keep: {file: %q}\nsteps:\n%soutputs:\n  - {format: gguf, file: o.gguf}\n", b.dir, file, step)
+		_, err := build1(t.Context(), t, text, sourceEnv(), pipeline.BuildOptions{OutDir: t.TempDir()})
+		if (err == nil) != ok {
+			t.Errorf("%q: %v", head, err)
+		}
+	}
+	// All tokens: nothing to prune.
+	every := make([]int32, 512)
+	for i := range every {
+		every[i] = int32(i)
+	}
+	whole := b.build(b.dir, nil, "", "")
+	if got := b.build(b.dir, every, step, ""); !bytes.Equal(readAll(t, got), readAll(t, whole)) {
+		t.Error("a list of all tokens changed the file")
+	}
+}
+
+// listed is a prune-head step that has its list in it, for the suite of all stages.
+type listed struct {
+	st  *prunehead.Stage
+	ids string
+}
+
+func (l listed) Name() string { return l.st.Name() }
+
+// Plan is the step's with the list as a source.
+func (l listed) Plan(ctx context.Context, in *model.Model) (*model.Model, error) {
+	return l.st.PlanWith(ctx, in, []*pipeline.Source{{Name: "keep", Content: tensor.BytesBlob("keep", []byte(l.ids)), Files: []pipeline.SourceFile{{Path: "keep"}}}})
+}
+
+// pruneStep makes a prune-head step with a list of its own.
+func pruneStep(mode, ids string) func() (pipeline.Stage, error) {
+	return func() (pipeline.Stage, error) {
+		return listed{prunehead.New(recipes.PruneHead{Tokens: "keep", Mode: mode}), ids}, nil
+	}
+}
