@@ -69,7 +69,7 @@ func TestGoldenHeaders(t *testing.T) {
 // TestGoldenLayout plans the exporter's files anew from what was read, and wants
 // every byte of header and directory.
 func TestGoldenLayout(t *testing.T) {
-	for _, name := range []string{"needle2-a-w4.cact", "needle2-a-mixed.cact", "needle2-b-w4.cact"} {
+	for _, name := range []string{"needle2-a-w4.cact", "needle2-a-mixed.cact", "needle2-b-w4.cact", "needle3-a.cact", "needle3-b-width32.cact", "needle3-c.cact"} {
 		b := golden(t, name)
 		f := mustOpen(t, b)
 		l, err := NewLayout(f.Header, f.Codebooks, f.Heads, layoutOf(f))
@@ -87,8 +87,11 @@ func TestGoldenLayout(t *testing.T) {
 		}
 		// The window follows from the rest.
 		trained := uint32(0)
-		if strings.HasPrefix(name, "needle2-b") {
+		switch {
+		case strings.HasPrefix(name, "needle2-b"):
 			trained = 96
+		case strings.HasPrefix(name, "needle3-a"):
+			trained = 40
 		}
 		if w := f.Header.Window(trained); w != f.Header.KVWindow {
 			t.Errorf("%s: window %d, want %d", name, w, f.Header.KVWindow)

@@ -10,7 +10,7 @@ import (
 // FuzzOpen: any bytes give an error or a file whose every tensor can be read and
 // whose header is written back the same.
 func FuzzOpen(f *testing.F) {
-	for _, name := range []string{"needle2-a-mixed.cact", "needle2-b-w4.cact"} {
+	for _, name := range []string{"needle2-a-mixed.cact", "needle2-b-w4.cact", "needle3-a-layers3.cact", "whistle.cact"} {
 		b := golden(f, name)
 		f.Add(b[:4000])
 		f.Add(b)

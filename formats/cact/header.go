@@ -53,6 +53,10 @@ type Header struct {
 	// Sites lists the layers that have an engram, in ascending order.
 	Sites     []uint32
 	RopeTheta float32
+
+	// Audio is the manifest of a speech model, nil of all others. It is no part of
+	// the header in the file, but lies among the tensors.
+	Audio *Audio
 }
 
 const (

@@ -57,12 +57,13 @@ func headTensors(generation int, code uint32) int {
 	return 6
 }
 
-// HeadSpecs lists the manifest and the tensors of the heads; nothing for none.
-func (h *Header) HeadSpecs(heads []Head) []Spec {
+// heads lists the manifest and the tensors of the heads; nothing for none.
+func (b *specList) heads(heads []Head) {
+	h := b.h
+	b.prefix = ""
 	if len(heads) == 0 {
-		return nil
+		return
 	}
-	b := specList{h: h}
 	b.add(NameManifest, F16, int64(len(heads)))
 	d, rows := int64(h.DModel), int64(h.Layers)+1
 	for _, x := range heads {
@@ -91,7 +92,6 @@ func (h *Header) HeadSpecs(heads []Head) []Spec {
 			b.add("calibration", F16, 3)
 		}
 	}
-	return b.list
 }
 
 // headOf reads the free sizes of a head from the shapes of its tensors.

@@ -46,6 +46,11 @@ func NewLayout(h Header, codebooks [CodebookLen]float32, heads []Head, list []La
 	if name, err := h.check(); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrWrite, name, err)
 	}
+	if h.Audio != nil {
+		if err := h.checkAudio(); err != nil {
+			return nil, err
+		}
+	}
 	if err := h.checkList(heads, list); err != nil {
 		return nil, err
 	}
@@ -94,7 +99,7 @@ func (h *Header) checkList(heads []Head, list []LayoutTensor) error {
 			rank = t.Shape[1]
 		}
 	}
-	specs := append(h.Specs(rank), h.HeadSpecs(heads)...)
+	specs := h.Tensors(rank, heads)
 	if n := len(list); n > 0 && list[n-1].Kind == Raw {
 		specs = append(specs, Spec{Name: NameTokenizer, Kind: Raw})
 	}

@@ -142,12 +142,15 @@ func (f *File) readHeader(b []byte) (count int64, err error) {
 		return 0, err
 	}
 	count = int64(le.Uint32(b[4:]))
-	// Beside the model's own there may be a manifest with its heads, and the
-	// tokenizer.
+	// Beside the model's own there may be a manifest with its heads, those of a
+	// speech model, and the tokenizer.
 	low := f.Header.count()
 	high := low + 2
 	for c := range HeadKeys(f.Header.Generation) {
 		high += int64(headTensors(f.Header.Generation, uint32(c+1)))
+	}
+	if f.Header.Generation == 3 {
+		high += (&Audio{EncLayers: maxLayers, Stages: maxStages}).count(f.Header.Layers)
 	}
 	switch {
 	case count < low || count > high:
@@ -228,18 +231,24 @@ func (f *File) name(ctx context.Context, recs []record) error {
 	if rank >= bound {
 		return f.fail(f.dirOffset(), "directory", fmt.Errorf("%w: a conditioning of rank %d", ErrModel, rank))
 	}
-	specs := h.Specs(rank)
 	if len(recs) > model && recs[len(recs)-1].kind == Raw {
 		recs = recs[:len(recs)-1]
 	}
-	if extra := recs[model:]; len(extra) > 0 {
+	if extra := recs[model:]; len(extra) > 0 && extra[0].kind == F16 {
 		heads, err := f.readHeads(ctx, model, extra)
 		if err != nil {
 			return err
 		}
 		f.Heads = heads
-		specs = append(specs, h.HeadSpecs(heads)...)
+		model++
+		for _, x := range heads {
+			model += headTensors(h.Generation, x.Code)
+		}
 	}
+	if err := f.readAudio(ctx, model, recs[min(model, len(recs)):]); err != nil {
+		return err
+	}
+	specs := h.Tensors(rank, f.Heads)
 	if len(specs) != len(recs) {
 		return f.fail(4, "num_tensors", fmt.Errorf("%w: %d tensors before the tokenizer, model and heads have %d", ErrModel, len(recs), len(specs)))
 	}

@@ -52,10 +52,21 @@ const (
 	NameTokenizer = "tokenizer"
 )
 
-// Specs lists the tensors of the header's model in file order up to final_norm;
-// heads and tokenizer follow them. rank is that of generation 3's conditioning.
-func (h *Header) Specs(rank int64) []Spec {
+// Tensors lists all tensors of a file but the tokenizer, which comes last, in file
+// order. rank is that of generation 3's conditioning.
+func (h *Header) Tensors(rank int64, heads []Head) []Spec {
 	b := specList{h: h}
+	b.model(rank)
+	b.heads(heads)
+	if h.Audio != nil {
+		b.audio(rank)
+	}
+	return b.list
+}
+
+// model lists the tensors up to final_norm.
+func (b *specList) model(rank int64) {
+	h := b.h
 	d, n, lanes, layers := int64(h.DModel), int64(h.HadaN), int64(h.Lanes), int64(h.Layers)
 	q := int64(h.Heads) * int64(h.QKHeadDim)
 	k, v := int64(h.KVHeads)*int64(h.QKHeadDim), int64(h.KVHeads)*int64(h.VHeadDim)
@@ -86,27 +97,10 @@ func (h *Header) Specs(rank int64) []Spec {
 			b.add("d3", F16, n)
 			continue
 		}
-		for _, name := range []string{"d1", "d2", "b2", "d3", "d4"} {
-			b.add(name, F16, n)
-		}
-		x, y := h.Blocks()
-		for _, s := range []string{"w1", "w2", "w3"} {
-			b.add(s+"a", F16, int64(x), int64(x))
-			b.add(s+"b", F16, int64(y), int64(y))
-		}
-		b.add("cond_v", F16, d, rank)
-		b.add("cond_u", F16, rank, n)
+		b.hadamard("", d, n, rank)
 	}
 	b.prefix = ""
-	for _, s := range []string{"pre", "post", "res"} {
-		b.add("mhc_a_"+s, F16, layers)
-	}
-	b.add("mhc_b_pre", F16, layers, lanes)
-	b.add("mhc_b_post", F16, layers, lanes)
-	b.add("mhc_b_res", F16, layers, lanes, lanes)
-	b.add("mhc_phi_pre", CQ, layers*lanes, lanes*d)
-	b.add("mhc_phi_post", CQ, layers*lanes, lanes*d)
-	b.add("mhc_phi_res", CQ, layers*lanes*lanes, lanes*d)
+	b.lanes(layers, lanes, d)
 	if h.Generation == 3 {
 		b.add("hada_p1", F32, n)
 		b.add("hada_p2", F32, n)
@@ -121,7 +115,33 @@ func (h *Header) Specs(rank int64) []Spec {
 	}
 	b.prefix = ""
 	b.add(NameFinalNorm, F16, d)
-	return b.list
+}
+
+// hadamard lists the tensors of a Hadamard layer of generation 3.
+func (b *specList) hadamard(at string, d, n, rank int64) {
+	for _, name := range []string{"d1", "d2", "b2", "d3", "d4"} {
+		b.add(at+name, F16, n)
+	}
+	x, y := b.h.Blocks()
+	for _, s := range []string{"w1", "w2", "w3"} {
+		b.add(at+s+"a", F16, int64(x), int64(x))
+		b.add(at+s+"b", F16, int64(y), int64(y))
+	}
+	b.add(at+"cond_v", F16, d, rank)
+	b.add(at+"cond_u", F16, rank, n)
+}
+
+// lanes lists the tensors by which the layers of a stack mix their lanes.
+func (b *specList) lanes(layers, lanes, d int64) {
+	for _, s := range []string{"pre", "post", "res"} {
+		b.add("mhc_a_"+s, F16, layers)
+	}
+	b.add("mhc_b_pre", F16, layers, lanes)
+	b.add("mhc_b_post", F16, layers, lanes)
+	b.add("mhc_b_res", F16, layers, lanes, lanes)
+	b.add("mhc_phi_pre", CQ, layers*lanes, lanes*d)
+	b.add("mhc_phi_post", CQ, layers*lanes, lanes*d)
+	b.add("mhc_phi_res", CQ, layers*lanes*lanes, lanes*d)
 }
 
 type specList struct {
@@ -134,7 +154,7 @@ func (b *specList) add(name string, k Kind, shape ...int64) {
 	b.list = append(b.list, Spec{b.prefix + name, k, shape})
 }
 
-// count is len(Specs) without making the list.
+// count is the number of tensors up to final_norm.
 func (h *Header) count() int64 {
 	per := int64(14)
 	if h.Generation == 3 {

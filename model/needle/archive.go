@@ -43,7 +43,7 @@ func ToArchive(m *model.Model, opt Options) (*model.Model, error) {
 	if a.Heads, err = b.heads(); err != nil {
 		return nil, err
 	}
-	specs := append(a.Header.Specs(b.rank()), a.Header.HeadSpecs(a.Heads)...)
+	specs := a.Header.Tensors(b.rank(), a.Heads)
 	var names []string
 	for _, s := range specs {
 		if s.Kind == cact.CQ {
@@ -96,7 +96,7 @@ func Reference(m *model.Model) ([]*tensor.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range append(h.Specs(b.rank()), h.HeadSpecs(heads)...) {
+	for _, s := range h.Tensors(b.rank(), heads) {
 		if err := b.add(s); err != nil {
 			return nil, err
 		}
@@ -108,7 +108,7 @@ func Reference(m *model.Model) ([]*tensor.Tensor, error) {
 func decoded(m *model.Model) ([]*tensor.Tensor, error) {
 	a := m.Archive
 	shapes := map[string]tensor.Shape{}
-	for _, s := range append(a.Header.Specs(RankOf(m)), a.Header.HeadSpecs(a.Heads)...) {
+	for _, s := range a.Header.Tensors(RankOf(m), a.Heads) {
 		shapes[s.Name] = s.Shape
 	}
 	var out []*tensor.Tensor

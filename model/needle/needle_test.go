@@ -138,7 +138,7 @@ func write(t testing.TB, m *model.Model) *cact.File {
 	var list []cact.LayoutTensor
 	a := m.Archive
 	at := 0
-	for _, s := range append(a.Header.Specs(RankOf(m)), a.Header.HeadSpecs(a.Heads)...) {
+	for _, s := range a.Header.Tensors(RankOf(m), a.Heads) {
 		x := cact.LayoutTensor{Spec: s}
 		if s.Kind == cact.CQ {
 			x.Width, _ = cq.WidthOf(m.Tensors[at].Type)

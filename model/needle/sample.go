@@ -30,7 +30,7 @@ func Matrices(m *model.Model) ([]*tensor.Tensor, error) {
 		return nil, err
 	}
 	var out []*tensor.Tensor
-	for i, s := range append(h.Specs(b.rank()), h.HeadSpecs(heads)...) {
+	for i, s := range h.Tensors(b.rank(), heads) {
 		if s.Kind == cact.CQ {
 			out = append(out, ref[i])
 		}

@@ -151,7 +151,7 @@ func gather(ctx context.Context, p *shape, h *cact.Header, heads []cact.Head, fi
 		rank = e.t.Shape[0]
 	}
 	g := &gatherer{ctx: ctx, find: find, shapes: map[string]tensor.Shape{}}
-	for _, s := range append(h.Specs(rank), h.HeadSpecs(heads)...) {
+	for _, s := range h.Tensors(rank, heads) {
 		g.shapes[s.Name] = s.Shape
 	}
 	w := &weights{

@@ -89,7 +89,7 @@ func (e *Cact) PlanWith(ctx context.Context, in *model.Model, sources []*pipelin
 func cactList(m *model.Model) ([]cact.LayoutTensor, error) {
 	var out []cact.LayoutTensor
 	a := m.Archive
-	specs := append(a.Header.Specs(needle.RankOf(m)), a.Header.HeadSpecs(a.Heads)...)
+	specs := a.Header.Tensors(needle.RankOf(m), a.Heads)
 	specs = append(specs, cact.Spec{Name: cact.NameTokenizer, Kind: cact.Raw})
 	k := 0
 	for _, s := range specs {
