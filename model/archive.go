@@ -19,6 +19,9 @@ type Archive struct {
 	Group int
 	// Trained is the kv_window that the model was trained for, 0 for no limit.
 	Trained uint32
+	// Languages of a speech model made from a checkpoint have a tag each at the end
+	// of the tokenizer; Pieces, which an adapter has added, stand before them.
+	Languages, Pieces []string
 }
 
 // FromCact makes a model of an opened archive: of every CQ matrix the packed

@@ -102,8 +102,8 @@ func (a *Audio) Bands() int64 {
 	return n
 }
 
-// check holds a manifest against the header.
-func (h *Header) checkAudio() error {
+// CheckAudio holds the manifest of a speech model against the rest of the header.
+func (h *Header) CheckAudio() error {
 	a := h.Audio
 	if h.Generation != 3 {
 		return fmt.Errorf("%w: a speech model of generation %d; they are of 3", ErrModel, h.Generation)
@@ -205,7 +205,7 @@ func (f *File) readAudio(ctx context.Context, at int, recs []record) error {
 		return f.failf(int64(m.offset)+int64(4*i), NameAudio, "%w", err)
 	}
 	f.Header.Audio = a
-	if err := f.Header.checkAudio(); err != nil {
+	if err := f.Header.CheckAudio(); err != nil {
 		return f.fail(f.dirOffset()+int64(at)*recordBytes, NameAudio, err)
 	}
 	return nil

@@ -47,7 +47,7 @@ func NewLayout(h Header, codebooks [CodebookLen]float32, heads []Head, list []La
 		return nil, fmt.Errorf("%w: %s: %w", ErrWrite, name, err)
 	}
 	if h.Audio != nil {
-		if err := h.checkAudio(); err != nil {
+		if err := h.CheckAudio(); err != nil {
 			return nil, err
 		}
 	}

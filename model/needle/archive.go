@@ -36,6 +36,9 @@ func ToArchive(m *model.Model, opt Options) (*model.Model, error) {
 		opt.Group = DefaultGroup
 	}
 	a := &model.Archive{Header: k.Header(), Group: opt.Group, Trained: uint32(k.KVWindow)}
+	if k.Speech != nil {
+		a.Languages, a.Pieces = k.Speech.Languages, k.Speech.Pieces
+	}
 	b := &archiver{m: m, k: k, opt: opt, used: map[string]bool{}, codecs: map[cq.Width]*cq.Codec{}}
 	if err := b.codebooks(a); err != nil {
 		return nil, err
@@ -226,21 +229,20 @@ func (b *archiver) add(s cact.Spec) error {
 	return nil
 }
 
-// inLayer says what the tensors of a layer are made from; a kernel is [in, out] in
-// the checkpoint.
-var inLayer = map[string]struct {
-	path   string
-	kernel bool
-}{
-	"norm_in": {"ZCRMSNorm_0/scale", false}, "post_norm": {"post_attn_norm/scale", false}, "pre_hada": {"pre_hada_norm/scale", false},
-	"attn_gate": {"attn_gate", false}, "q_norm": {"self_attn/q_norm/scale", false}, "k_norm": {"self_attn/k_norm/scale", false},
-	"q_proj": {"self_attn/q_proj/kernel", true}, "k_proj": {"self_attn/k_proj/kernel", true}, "v_proj": {"self_attn/v_proj/kernel", true},
-	"gate_proj": {"self_attn/gate_proj/kernel", true}, "out_proj": {"self_attn/out_proj/kernel", true},
-	"q_taps": {"self_attn/q_taps", false}, "k_taps": {"self_attn/k_taps", false}, "v_taps": {"self_attn/v_taps", false},
+// inLayer says what the tensors of a layer are made from, but for those of its
+// Hadamard layer.
+var inLayer = map[string]string{
+	"norm_in": "ZCRMSNorm_0/scale", "post_norm": "post_attn_norm/scale", "pre_hada": "pre_hada_norm/scale", "attn_gate": "attn_gate",
+	"q_norm": "self_attn/q_norm/scale", "k_norm": "self_attn/k_norm/scale", "q_proj": "self_attn/q_proj/kernel", "k_proj": "self_attn/k_proj/kernel",
+	"v_proj": "self_attn/v_proj/kernel", "gate_proj": "self_attn/gate_proj/kernel", "out_proj": "self_attn/out_proj/kernel",
+	"q_taps": "self_attn/q_taps", "k_taps": "self_attn/k_taps", "v_taps": "self_attn/v_taps",
 }
 
 // source gives the weights of a tensor of the archive, in its shape.
 func (b *archiver) source(s cact.Spec) (*tensor.Tensor, error) {
+	if t, ok, err := b.speech(s); ok || err != nil {
+		return t, err
+	}
 	head, rest, dotted := strings.Cut(s.Name, ".")
 	switch {
 	case s.Name == cact.NameEmbedding:
@@ -273,36 +275,11 @@ func (b *archiver) source(s cact.Spec) (*tensor.Tensor, error) {
 }
 
 func (b *archiver) ofLayer(s cact.Spec, head, rest string) (*tensor.Tensor, error) {
-	var layer int64
-	if _, err := fmt.Sscanf(head, "layer%d", &layer); err != nil {
-		return nil, fmt.Errorf("%w: %s", model.ErrTensors, s.Name)
-	}
-	from, ok := inLayer[rest]
+	path, ok := inLayer[rest]
 	if !ok {
-		from.path = "hadamard_mlp/" + rest
+		path = "hadamard_mlp/" + rest
 	}
-	t, err := b.tensor(blockPrefix + from.path)
-	if err != nil {
-		return nil, err
-	}
-	if len(t.Shape) == 0 || t.Shape[0] != b.k.Layers {
-		return nil, fmt.Errorf("%w: %s is %v, its first axis is the layers, of which the config has %d", model.ErrTensors, t.Name, t.Shape, b.k.Layers)
-	}
-	shape := t.Shape[1:]
-	if rest == "attn_gate" {
-		shape = tensor.Shape{1}
-	}
-	n, err := shape.Values()
-	if err != nil {
-		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
-	}
-	if t, err = view.Span(t, layer*n, shape); err != nil {
-		return nil, err
-	}
-	if from.kernel {
-		return view.Transpose(t)
-	}
-	return t, nil
+	return b.stacked(blockPrefix+path, head, "layer", b.k.Layers, s)
 }
 
 func (b *archiver) ofEngram(s cact.Spec, prefix, rest string) (*tensor.Tensor, error) {

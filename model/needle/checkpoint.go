@@ -70,6 +70,9 @@ func ConfigOf(m *model.Model) (*Config, error) {
 	if m.Form != model.Needle {
 		return nil, fmt.Errorf("%w: the model is in %s form, a Needle checkpoint is needed", model.ErrForm, m.Form)
 	}
+	if m.Tensor(nameStem) != nil {
+		return parseSpeech(m.Config)
+	}
 	generation := 2
 	if m.Tensor(nameThird) != nil {
 		generation = 3

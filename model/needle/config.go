@@ -34,6 +34,8 @@ type Config struct {
 	// before.
 	LadderOrder []int64
 	RopeTheta   float64
+	// Speech is that of a speech model, nil of all others.
+	Speech *Speech
 }
 
 const (
@@ -204,6 +206,12 @@ func (k *Config) Header() cact.Header {
 		for _, g := range k.Globals {
 			h.GlobalMask |= 1 << g
 		}
+	}
+	if k.Speech != nil {
+		// A text that is heard is short: the decoder looks back on all of it.
+		a := k.Speech.Audio
+		h.Audio = &a
+		return h
 	}
 	h.KVWindow = h.Window(uint32(k.KVWindow))
 	return h

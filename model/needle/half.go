@@ -27,6 +27,8 @@ func Width(m *model.Model, width int64) (*model.Model, error) {
 	_, wide := h.Blocks()
 	_, narrow := small.Blocks()
 	switch {
+	case k.Speech != nil:
+		return nil, fmt.Errorf("%w: to a width of %d; speech models have one width", ErrSlice, width)
 	case k.Generation != 3:
 		return nil, fmt.Errorf("%w: to a width of %d; generation %d has one width", ErrSlice, width, k.Generation)
 	case 2*width != k.DModel || k.DModel&(k.DModel-1) != 0:

@@ -68,6 +68,13 @@ func Layers(m *model.Model, depth int64) (*model.Model, error) {
 	for _, l := range order[:depth] {
 		kept = append(kept, c.place(l))
 	}
+	if k.Speech != nil { // only the decoder has a ladder
+		out, err := m.WithConfig(model.Setting{Key: "dec_layers", Value: depth}, model.Setting{Key: "sites", Value: numbers(c.places(k.Sites))})
+		if err != nil {
+			return nil, err
+		}
+		return out.WithTensors(ts).WithNotes(c.note()), nil
+	}
 	out, err := m.WithConfig(model.Setting{Key: "num_layers", Value: depth}, model.Setting{Key: "ladder_order", Value: numbers(kept)},
 		model.Setting{Key: "global_layers", Value: numbers(c.places(k.Globals))}, model.Setting{Key: "engram_layers", Value: numbers(c.places(k.Sites))},
 		model.Setting{Key: "ladder_depths", Value: []any{}})
@@ -204,7 +211,9 @@ func archiveLayers(m *model.Model, depth int64) (*model.Model, error) {
 		h.GlobalMask |= old >> l & 1 << i
 	}
 	h.Layers, h.Sites = uint32(depth), u32s(c.places(sites))
-	h.KVWindow = h.Window(a.Trained)
+	if h.Audio == nil {
+		h.KVWindow = h.Window(a.Trained)
+	}
 	out, err := m.WithArchive(&a, ts, plan)
 	if err != nil {
 		return nil, err

@@ -26,6 +26,11 @@ type Adapter struct {
 	// Parts are the kernels by path, with A [..., in, rank] and B
 	// [..., rank, out].
 	Parts map[string]AdapterPart
+	// Of a speech model: Languages are those of the model and of the adapter, Pieces
+	// are new in its vocabulary, and Rows are embeddings, of the pieces and then of
+	// the new languages.
+	Languages, Pieces []string
+	Rows              *tensor.Tensor
 }
 
 // AdapterPart is the change of one kernel.
@@ -46,9 +51,13 @@ func FromAdapter(f *safetensors.File) (*Adapter, error) {
 				return nil, bad("scale is %q, want a number", kv.Value)
 			}
 			scaled = true
-		case "languages":
-			if kv.Value != "" && kv.Value != "null" {
-				return nil, bad("it is for a speech model")
+		case "languages", "pieces":
+			to := &a.Languages
+			if kv.Key == "pieces" {
+				to = &a.Pieces
+			}
+			if err := json.Unmarshal([]byte(kv.Value), to); err != nil && kv.Value != "" {
+				return nil, bad("%s is %.40q, want a list of texts", kv.Key, kv.Value)
 			}
 		}
 	}
@@ -64,6 +73,10 @@ func (a *Adapter) add(ts []*tensor.Tensor, prefix string) error {
 		return fmt.Errorf("%s: %w: "+format, append([]any{a.Name, ErrAdapter}, args...)...)
 	}
 	for _, t := range ts {
+		if t.Name == "rows" {
+			a.Rows = t
+			continue
+		}
 		path, isLora := strings.CutPrefix(t.Name, prefix)
 		i := strings.LastIndexByte(path, '/')
 		if !isLora || i <= 0 || path[i:] != "/A" && path[i:] != "/B" {
@@ -89,6 +102,10 @@ func (a *Adapter) add(ts []*tensor.Tensor, prefix string) error {
 func Merge(m *model.Model, a *Adapter) (*model.Model, error) {
 	if m.Form != model.Needle {
 		return nil, fmt.Errorf("%w: the model is in %s form, adapters are for Needle checkpoints", model.ErrForm, m.Form)
+	}
+	m, err := addVocabulary(m, a)
+	if err != nil {
+		return nil, err
 	}
 	paths := make([]string, 0, len(a.Parts))
 	for p := range a.Parts {

@@ -63,7 +63,7 @@ func AdapterFromPickle(ctx context.Context, name string, blob tensor.Blob, opt p
 		return nil, bad("it has no scale")
 	}
 	if root.Get("languages") != nil {
-		return nil, bad("it is for a speech model")
+		return nil, bad("it is for a speech model, whose adapters are safetensors files")
 	}
 	ts, err := f.Tensors(root.Get("lora"))
 	if err != nil {

@@ -145,6 +145,9 @@ func TestCactGeneration3(t *testing.T) {
 		{"needle3-c-layers5", "needle3-c.cact", "", "", "layers: 5"}, // of the archive
 		{"needle3-a-layers3", "needle3-a.cact", "", "", "layers: 3"},
 		{"needle3-b", "needle3-b.safetensors", "needle3-b.cact", "", ""}, // the tokenizer of an archive
+		{"whistle", "whistle.safetensors", "needle3-dummy.model", "", ""},
+		{"whistle", "whistle.safetensors", "whistle.cact", "", ""},
+		{"whistle", "whistle.cact", "", "", ""},
 	} {
 		t.Run(c.golden+" of "+c.base, func(t *testing.T) {
 			abs := func(name string) string {

@@ -135,20 +135,29 @@ func planOf(m *model.Model, tok *tensor.Tensor) []model.PlanInfo {
 	return append(out, model.PlanInfo{From: tok.Type, Reason: "tokenizer"})
 }
 
-// checkTokenizer holds the tokenizer of another archive against the model.
-func checkTokenizer(ctx context.Context, source string, t *tensor.Tensor, h cact.Header) error {
+// readTokenizer reads the tokenizer of another archive.
+func readTokenizer(ctx context.Context, source string, t *tensor.Tensor) (*cact.Tokenizer, error) {
 	if t.Bytes() > cact.MaxTokenizer {
-		return fmt.Errorf("%w: the tokenizer of source %s has %d bytes", ErrCact, source, t.Bytes())
+		return nil, fmt.Errorf("%w: the tokenizer of source %s has %d bytes", ErrCact, source, t.Bytes())
 	}
 	b := make([]byte, t.Bytes())
 	if err := t.ReadRows(ctx, b, 0, t.Rows()); err != nil {
-		return pipeline.SourceFault(err)
+		return nil, pipeline.SourceFault(err)
 	}
 	tok, err := cact.ParseTokenizer(b)
 	if err != nil {
-		return pipeline.SourceFault(fmt.Errorf("source %s: %w", source, err))
+		return nil, pipeline.SourceFault(fmt.Errorf("source %s: %w", source, err))
 	}
-	return fits(source, tok, h)
+	return tok, nil
+}
+
+// speechTokenizer makes the tokenizer of a speech model made from a checkpoint.
+func speechTokenizer(source string, a *model.Archive, base *cact.Tokenizer) (*tensor.Tensor, error) {
+	t, err := needle.SpeechTokenizer(base, &a.Header, a.Languages, a.Pieces)
+	if err != nil {
+		return nil, fmt.Errorf("%w: source %s: %w", ErrCact, source, err)
+	}
+	return needle.TokenizerTensor(t)
 }
 
 // fits refuses a tokenizer with more pieces than the embedding has rows.
@@ -172,7 +181,14 @@ func cactTokenizer(ctx context.Context, m *model.Model, sources []*pipeline.Sour
 		}
 		if s.Model != nil {
 			if t := s.Model.Tensor(cact.NameTokenizer); s.Model.Form == model.Cact && t != nil {
-				return t, checkTokenizer(ctx, s.Name, t, h)
+				tok, err := readTokenizer(ctx, s.Name, t)
+				if err != nil {
+					return nil, err
+				}
+				if m.Archive.Languages != nil {
+					return speechTokenizer(s.Name, m.Archive, tok)
+				}
+				return t, fits(s.Name, tok, h)
 			}
 			return nil, fmt.Errorf("%w: source %s is a %s model; a SentencePiece model or an archive with a tokenizer is needed", ErrCact, s.Name, s.Model.Form)
 		}
@@ -186,6 +202,16 @@ func cactTokenizer(ctx context.Context, m *model.Model, sources []*pipeline.Sour
 		sp, err := tokenizer.ParseSPModel(s.Name, b)
 		if err != nil {
 			return nil, pipeline.SourceFault(err)
+		}
+		if m.Archive.Languages != nil {
+			t, err := needle.SpeechPieces(sp)
+			if err != nil {
+				return nil, fmt.Errorf("source %s: %w", s.Name, err)
+			}
+			return speechTokenizer(s.Name, m.Archive, t)
+		}
+		if h.Audio != nil {
+			return nil, fmt.Errorf("%w: source %s: which languages the archive has is not known; its own tokenizer or another archive's is needed", ErrCact, s.Name)
 		}
 		t, err := needle.Tokenizer(sp, h.Generation)
 		if err != nil {
