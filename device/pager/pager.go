@@ -199,7 +199,7 @@ func (s *Simulation) Add(r *trace.Row) {
 	chosen := s.choose(p, r)
 	if s.opt.Policy == Decay {
 		for e := range p.heat {
-			p.heat[e] *= s.decay
+			p.heat[e] = float64(p.heat[e] * s.decay)
 		}
 	}
 	s.serve(p, r.Layer, chosen)

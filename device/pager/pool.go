@@ -45,9 +45,9 @@ func power(x float64, n int) float64 {
 	out := 1.0
 	for ; n > 0; n >>= 1 {
 		if n&1 == 1 {
-			out *= x
+			out = float64(out * x)
 		}
-		x *= x
+		x = float64(x * x)
 	}
 	return out
 }
