@@ -55,6 +55,7 @@ var layers = []layer{
 	{"model", []string{"model", "tokenizer", "formats", "tensor", "internal"}},
 	{"hub", []string{"hub", "model", "tensor", "internal"}},
 	{"recipes", []string{"hub", "model", "tensor", "internal"}},
+	{"recipes/builtin", []string{"recipes"}},
 	{"pipeline", []string{"artifacts", "model", "tensor", "internal"}},
 	{"verify/parquet", []string{"verify"}},
 	{"verify", []string{"artifacts", "model", "formats", "tensor", "internal"}},

@@ -106,6 +106,10 @@ func (w *writer) source(s *Source) {
 	default:
 		w.value(s.Value)
 	}
+	if s.Path != "" {
+		w.raw(`,"path":`)
+		w.value(s.Path)
+	}
 	if s.SHA256 != "" {
 		w.raw(`,"sha256":`)
 		w.value(s.SHA256)

@@ -9,6 +9,9 @@ import (
 // checkSource looks at one source as a whole.
 func checkSource(c *checker, v any, n *node, path string) {
 	s := v.(*sourceFields)
+	if s.Path != "" && s.HF == "" {
+		c.errorf(n.get("path").pos, join(path, "path"), "goes with hf; the other kinds name their file themselves")
+	}
 	if s.SHA256 != "" && s.File == "" && s.GGUF == "" && s.URL == "" {
 		c.errorf(n.get("sha256").pos, join(path, "sha256"), "goes with file, gguf or url; folders and repositories are pinned by the lock file")
 	}

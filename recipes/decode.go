@@ -201,7 +201,7 @@ func (c *checker) sources(r *Recipe, n *node) {
 }
 
 func (s *Source) fill(f *sourceFields) {
-	s.SHA256 = f.SHA256
+	s.SHA256, s.Path = f.SHA256, f.Path
 	for _, x := range []struct {
 		kind SourceKind
 		val  string

@@ -231,6 +231,8 @@ func (f *field) scalarSchema(owner string) props {
 		return props{{"type", "string"}, {"minLength", 1}}
 	case kindOutputFile:
 		return text(`^[^/\\<>:"|?*][^\\<>:"|?*]*$`)
+	case kindRepoFile:
+		return text(`^[^/\\][^\\]*$`)
 	case kindURL:
 		return text(`^https?://`)
 	case kindHF:

@@ -82,6 +82,7 @@ type Source struct {
 	Name   string
 	Kind   SourceKind
 	Value  string
+	Path   string // of one file in an hf: repository; empty for the model that it holds
 	SHA256 string // optional pinned digest of file:, gguf: and url:, lower-case hex
 	Pos    Pos
 }

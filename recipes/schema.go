@@ -25,6 +25,7 @@ const (
 	kindOutputFile                  // a relative file name that stays inside -o
 	kindURL                         // http or https
 	kindHF                          // org/name@revision
+	kindRepoFile                    // a path in a repository
 	kindArtifact                    // a name in the store
 	kindSHA256                      // 64 hex digits
 	kindSource                      // the name of a source, or a word of field.choices
@@ -172,7 +173,7 @@ func rootObject() *object {
 
 // sourceFields is the decoded form of a source before its one kind is known.
 type sourceFields struct {
-	Dir, File, GGUF, URL, HF, Artifact, SHA256 string
+	Dir, File, GGUF, URL, HF, Path, Artifact, SHA256 string
 }
 
 func sourceObject() *object {
@@ -192,6 +193,8 @@ func sourceObject() *object {
 				doc: "A file read over HTTP by ranges."},
 			{key: "hf", goName: "HF", kind: kindHF, example: "org/name@main",
 				doc: "A Hugging Face repository and its branch, tag, commit or refs/pr/N, `main` when left out. The commit is pinned in the lock file."},
+			{key: "path", goName: "Path", kind: kindRepoFile, noDef: "the model that the repository holds", example: "model-BF16.gguf",
+				doc: "With hf: one file of the repository, such as one of its GGUF files (of a split one the first), a text, or an importance matrix."},
 			{key: "artifact", goName: "Artifact", kind: kindArtifact, example: "stories-q8",
 				doc: "An artifact of the store: the name of the recipe that built it, or sha256: and its digest."},
 			{key: "sha256", goName: "SHA256", kind: kindSHA256, noDef: "not checked before the first build",
@@ -242,6 +245,8 @@ func (f *field) kindWords() string {
 		return "a path"
 	case kindOutputFile:
 		return "a file name"
+	case kindRepoFile:
+		return "a path in the repository"
 	case kindURL:
 		return "a URL"
 	case kindHF:

@@ -3,6 +3,7 @@ package recipes
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"math/big"
 	"net/url"
@@ -147,6 +148,11 @@ func (f *field) parseText(s string) (any, error) {
 		return s, checkOutputFile(s)
 	case kindURL:
 		return s, checkURL(s)
+	case kindRepoFile:
+		if !fs.ValidPath(s) || s == "." || strings.ContainsAny(s, "\\\x00") {
+			return nil, fmt.Errorf("%s is not a file of a repository: it must be a path such as folder/model.gguf, from the repository's root", quote(s))
+		}
+		return s, nil
 	case kindHF:
 		ref, err := hub.ParseRef(s)
 		if err != nil {

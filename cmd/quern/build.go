@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"quern/pipeline"
+	"quern/recipes/builtin"
 	"quern/stages/gates"
 )
 
@@ -27,7 +28,8 @@ func buildCommand() *cli.Command {
 		Name:      "build",
 		Usage:     "build the outputs of a recipe",
 		ArgsUsage: "RECIPE",
-		Description: "Plans the recipe, writes its outputs and keeps them in the store. A lock file beside the recipe\n" +
+		Description: "RECIPE is a file, or builtin: and the name of one that quern recipes lists.\n\n" +
+			"Plans the recipe, writes its outputs and keeps them in the store. A lock file beside the recipe\n" +
 			"(or in the output folder, where the recipe's folder is read-only) says what was read and written.",
 		Flags:  slices.Concat(flags, workFlags(), networkFlags(), headerFlags()),
 		Action: runBuild,
@@ -69,7 +71,10 @@ func runBuild(c *cli.Context) error {
 	recipePath := c.Args().First()
 	out := c.String("out")
 	lockFile := pipeline.LockPath(recipePath)
-	lockPaths := []string{lockFile, filepath.Join(out, filepath.Base(lockFile))}
+	inputs, lockPaths := []string{recipePath}, []string{lockFile, filepath.Join(out, filepath.Base(lockFile))}
+	if name, ok := builtin.Cut(recipePath); ok {
+		inputs, lockPaths = nil, []string{filepath.Join(out, pipeline.LockPath(name+".yaml"))}
+	}
 	e, err := openEnvironment(c, rep, true)
 	if err != nil {
 		return err
@@ -88,7 +93,7 @@ func runBuild(c *cli.Context) error {
 	}
 	opt := pipeline.BuildOptions{
 		OutDir: out, Store: e.buildStore(), Jobs: workers, Memory: mem, NoCache: c.Bool("no-cache"),
-		LockPaths: lockPaths, Inputs: []string{recipePath}, Before: programOf(c).hooks.before, Locked: c.Bool("locked"), Events: rep,
+		LockPaths: lockPaths, Inputs: inputs, Before: programOf(c).hooks.before, Locked: c.Bool("locked"), Events: rep,
 		Inspect: gates.TokenizerNotes, Measure: gates.Worst, MeasureLimit: limit,
 	}
 	res, err := pipeline.Build(ctx, prj, opt)

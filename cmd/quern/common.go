@@ -11,6 +11,7 @@ import (
 
 	"quern/pipeline"
 	"quern/recipes"
+	"quern/recipes/builtin"
 	"quern/stages/all"
 	"quern/stages/source"
 )
@@ -120,7 +121,7 @@ func project(c *cli.Context, e *environment) (*recipes.Recipe, *pipeline.Project
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := recipes.ReadFile(path, recipes.Options{Set: c.StringSlice("set")})
+	r, err := readRecipe(path, recipes.Options{Set: c.StringSlice("set")})
 	if err != nil {
 		return nil, nil, recipeError(err)
 	}
@@ -133,6 +134,14 @@ func project(c *cli.Context, e *environment) (*recipes.Recipe, *pipeline.Project
 		return nil, nil, err
 	}
 	return r, p, nil
+}
+
+// readRecipe reads the recipe at a path, or a built-in one by builtin: and its name.
+func readRecipe(path string, opt recipes.Options) (*recipes.Recipe, error) {
+	if name, ok := builtin.Cut(path); ok {
+		return builtin.Parse(name, opt)
+	}
+	return recipes.ReadFile(path, opt)
 }
 
 // recipeError makes a recipe that cannot be read bad usage, as one is that

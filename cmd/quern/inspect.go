@@ -373,7 +373,7 @@ func inspectRepo(c *cli.Context, ref string, h source.Headers) (*inspection, err
 	if err != nil {
 		return nil, err
 	}
-	src, err := env.Hub.Repo(c.Context, "base", ref, h)
+	src, err := env.Hub.Repo(c.Context, "base", ref, "", h)
 	if err != nil {
 		return nil, err
 	}

@@ -73,6 +73,10 @@ func TestJSON(t *testing.T) {
 		{exitDone, []string{"file", "entries", "chunks", "unseen_experts"}, []string{"imatrix", file, "-f", evalStories(), "-c", "64", "--chunks", "1", "-o", b.path("im.gguf")}},
 		{exitSource, []string{"error", "exit_code"}, []string{"ppl", b.path("none"), "-f", evalStories()}},
 		{exitDone, []string{"$schema"}, []string{"schema"}},
+		{exitDone, []string{"recipes"}, []string{"recipes", "ls"}},
+		{exitDone, []string{"name", "about", "sources", "outputs", "text"}, []string{"recipes", "show", "bonsai-8b"}},
+		{exitUsage, []string{"error", "exit_code"}, []string{"recipes", "show", "bonsai"}},
+		{exitUsage, []string{"error", "exit_code"}, []string{"plan", "builtin:bonsai"}},
 		{exitDone, []string{"shell", "script"}, []string{"completion", "bash"}},
 	} {
 		for _, flag := range []string{"--json", "-json", "--json=true"} {

@@ -75,6 +75,7 @@ func newApp(p *program) *cli.App {
 		Commands: []*cli.Command{
 			buildCommand(),
 			planCommand(),
+			recipesCommand(),
 			quantizeCommand(),
 			inspectCommand(),
 			verifyCommand(),

@@ -57,7 +57,8 @@ func (h Headers) gguf(source string, key tensor.Key) gguf.Options {
 
 // Remote opens sources that are reached over HTTP.
 type Remote interface {
-	Repo(ctx context.Context, name, ref string, h Headers) (*pipeline.Source, error)
+	// Repo opens a repository's model, or, with a path, one of its files.
+	Repo(ctx context.Context, name, ref, path string, h Headers) (*pipeline.Source, error)
 	URL(ctx context.Context, name, url, sha256 string, h Headers) (*pipeline.Source, error)
 }
 
@@ -99,6 +100,9 @@ func ref(s recipes.Source) string {
 			return filepath.Base(s.Value)
 		}
 	}
+	if s.Path != "" {
+		return s.Value + " " + s.Path
+	}
 	return s.Value
 }
 
@@ -132,7 +136,7 @@ func open(ctx context.Context, env Env, s recipes.Source) (*pipeline.Source, err
 			return nil, fmt.Errorf("%w: no network here", ErrKind)
 		}
 		if s.Kind == recipes.SourceHF {
-			return env.Hub.Repo(ctx, s.Name, s.Value, env.Headers)
+			return env.Hub.Repo(ctx, s.Name, s.Value, s.Path, env.Headers)
 		}
 		return env.Hub.URL(ctx, s.Name, s.Value, s.SHA256, env.Headers)
 	case recipes.SourceArtifact:

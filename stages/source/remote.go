@@ -1,6 +1,7 @@
 package source
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -196,16 +197,27 @@ func fileKey(f hub.File) tensor.Key {
 	}
 }
 
-func (r *remote) Repo(ctx context.Context, name, ref string, h Headers) (*pipeline.Source, error) {
+func (r *remote) Repo(ctx context.Context, name, ref, path string, h Headers) (*pipeline.Source, error) {
 	rp, release, err := r.repo(ctx, name, ref)
 	if err != nil {
 		return nil, err
 	}
-	m, err := again(func() (*model.Model, error) { return rp.load(ctx, name, h) }, func() bool { return rp.doubt(ctx) })
+	m, err := again(func() (*model.Model, error) {
+		if path != "" {
+			return rp.loadFile(ctx, name, path, h)
+		}
+		return rp.load(ctx, name, h)
+	}, func() bool { return rp.doubt(ctx) })
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", rp.Ref(), err), release())
 	}
 	src := &pipeline.Source{Model: m, Commit: rp.Commit, Close: release, Fetch: &snapshotFetch{rp}}
+	if m == nil || !isModel(m) {
+		src.Model = nil
+		if src.Content, err = rp.Open(ctx, path); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", rp.Ref(), err), release())
+		}
+	}
 	src.Refresh = func() { src.Files, src.Notes = rp.sourceFiles(), rp.notes() }
 	src.Refresh()
 	return src, nil
@@ -270,7 +282,7 @@ func (r *repo) load(ctx context.Context, name string, h Headers) (*model.Model, 
 		m, _, err := model.LoadGGUF(ctx, list[0], r.Open, h.gguf(name, r.ggufKey(list[0])))
 		return m, err
 	default:
-		return nil, fmt.Errorf("%w: the repository has %d GGUF files, %s; name one with a url: source", ErrKind, len(list), some(list))
+		return nil, fmt.Errorf("%w: the repository has %d GGUF files, %s; name one with path", ErrKind, len(list), some(list))
 	}
 }
 
@@ -279,6 +291,27 @@ func (r *repo) keyOf(f model.FileInfo) tensor.Key { return fileKey(r.files[f.Pat
 
 func (r *repo) needle(name string, h Headers) needle.FolderOptions {
 	return needle.FolderOptions{Source: name, MaxHeader: h.Max, FileKey: r.keyOf}
+}
+
+// loadFile opens one file of the repository: a model, or nil for a file that is
+// none.
+func (r *repo) loadFile(ctx context.Context, name, p string, h Headers) (*model.Model, error) {
+	if _, ok := r.files[p]; !ok {
+		return nil, fmt.Errorf("%s is not in the repository: %w; it has %s", p, fs.ErrNotExist, some(slices.Sorted(maps.Keys(r.files))))
+	}
+	content, err := r.Open(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	head := make([]byte, min(headBytes, content.Size()))
+	if err := content.ReadAt(ctx, head, 0); err != nil {
+		return nil, err
+	}
+	if bytes.HasPrefix(head, []byte("GGUF")) {
+		m, _, err := model.LoadGGUF(ctx, p, r.Open, h.gguf(name, r.ggufKey(p)))
+		return m, err
+	}
+	return loadSingle(ctx, head, p, content, name, fileKey(r.files[p]), h)
 }
 
 // ggufFiles lists the repository's GGUF files, of split ones the first shards.

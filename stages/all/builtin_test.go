@@ -1,0 +1,253 @@
+package all_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"quern/formats/gguf"
+	"quern/hub"
+	"quern/hub/hubtest"
+	"quern/internal/testmodel"
+	"quern/model"
+	"quern/pipeline"
+	"quern/recipes"
+	"quern/recipes/builtin"
+	"quern/stages/all"
+	"quern/stages/source"
+	"quern/tensor"
+)
+
+// builtinCase says what stands for the published repositories of a recipe.
+type builtinCase struct {
+	repos map[string]map[string][]byte // by repository and path
+	set   []string
+	// types are those that tensors of the output must have, by part of a name.
+	types map[string]string
+	// snr is what the worst tensor must reach, in dB, 0 where tensors are copied:
+	// then they are equal.
+	snr string
+	// run asks for the perplexity, by the runtime, of what was built.
+	run bool
+	// golden is a file that the output must equal.
+	golden string
+}
+
+func modelFiles(t *testing.T, model string) map[string][]byte {
+	t.Helper()
+	files, err := testmodel.Build(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func storyText(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(testdata, "text/eval-stories.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func builtinCases(t *testing.T) map[string]builtinCase {
+	text := storyText(t)
+	one := func(repo, path string, b []byte) map[string]map[string][]byte {
+		return map[string]map[string][]byte{repo: {path: b}}
+	}
+	with := func(g *tinyGGUF, pre string) *tinyGGUF { g.vocabulary(pre, text); return g }
+	golden := func(name string) []byte {
+		b, err := os.ReadFile(filepath.Join(testdata, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	q35 := with(tinyQwen35(t, tensor.BF16, true), "qwen35")
+	q35wide := with(tinyQwen35(t, tensor.IQ4_XS, false), "qwen35")
+	ling := with(tinyBailing2(t, tensor.Q4_K), "bailingmoe2")
+	beam := with(tinyBailing3(t, tensor.Q8_0), "bailingmoe2")
+	bonsai := with(tinyQwen3(t, tensor.Q1_0), "qwen2")
+	mistral := modelFiles(t, "stories-wide")
+	mistral["config.json"] = []byte(strings.NewReplacer("LlamaForCausalLM", "MistralForCausalLM", `"model_type": "llama"`, `"model_type": "mistral"`).
+		Replace(string(mistral["config.json"])))
+	ternary := with(tinyQwen3(t, tensor.Q2_0), "qwen2")
+	needle := func(gen string) map[string]map[string][]byte {
+		return map[string]map[string][]byte{"Cactus-Compute/needle" + gen: {
+			"checkpoints/needle" + gen + ".safetensors": golden("cact/needle" + gen + "-a.safetensors"),
+			"needle" + gen + ".cact":                    golden("cact/needle" + gen + "-a" + map[string]string{"2": "-w4"}[gen] + ".cact"),
+		}}
+	}
+	allQ4K := map[string]string{"attn_qkv": "Q4_K", "ffn_down": "Q4_K", "token_embd": "Q4_K", "ssm_conv1d": "F32"}
+	experts := map[string]string{"_exps": "Q2_K", "ffn_up_shexp": "Q4_K", "output.weight": "Q4_K"}
+	return map[string]builtinCase{
+		"qwen3.5-0.8b": {repos: map[string]map[string][]byte{"unsloth/Qwen3.5-0.8B-GGUF": {
+			"Qwen3.5-0.8B-BF16.gguf": q35.bytes(), "Qwen3.5-0.8B-Q4_K_M.gguf": nil, "imatrix_unsloth.gguf_file": q35.imatrix()}}, types: allQ4K, snr: "20"},
+		"qwen3.5-2b": {repos: map[string]map[string][]byte{"unsloth/Qwen3.5-2B-GGUF": {
+			"Qwen3.5-2B-BF16.gguf": q35.bytes(), "imatrix_unsloth.gguf_file": q35.imatrix()}}, types: allQ4K, snr: "20"},
+		"qwen3.5-9b-mtp": {repos: one("unsloth/Qwen3.5-9B-GGUF", "Qwen3.5-9B-UD-IQ2_XXS.gguf", q35wide.bytes())},
+		"ling-mini-2.0": {repos: map[string]map[string][]byte{"bartowski/inclusionAI_Ling-mini-2.0-GGUF": {
+			"inclusionAI_Ling-mini-2.0-Q4_K_M.gguf": ling.bytes(), "inclusionAI_Ling-mini-2.0-imatrix.gguf": ling.imatrix()}}, types: experts, snr: "9"},
+		"moon-beam-8b-a1b": {repos: one("tablinum/Moon-Beam-8B-A1B-GGUF-Preview", "Moon-Beam-8B-A1B-Preview-Q8_0.gguf", beam.bytes()),
+			types: map[string]string{"_exps": "Q2_K", "attn_k_b": "Q5_0", "attn_output": "Q4_K"}, snr: "9"},
+		"bonsai-8b":         {repos: one("prism-ml/Bonsai-8B-gguf", "Bonsai-8B.gguf", bonsai.bytes()), run: true},
+		"bonsai-1.7b":       {repos: one("prism-ml/Bonsai-1.7B-gguf", "Bonsai-1.7B.gguf", bonsai.bytes()), run: true},
+		"ternary-bonsai-4b": {repos: one("prism-ml/Ternary-Bonsai-4B-gguf", "Ternary-Bonsai-4B-Q2_0_g64.gguf", ternary.bytes()), run: true},
+		"minueza-32m":       {repos: map[string]map[string][]byte{"Felladrin/Minueza-32M-Base": mistral}, snr: "18"},
+		"minueza-32m-tied":  {repos: map[string]map[string][]byte{"Felladrin/Minueza-32M-Base": mistral}, golden: "golden/kmcu/stories-wide.force-tie.kmcu"},
+		"smollm2-135m":      {repos: map[string]map[string][]byte{"HuggingFaceTB/SmolLM2-135M-Instruct": modelFiles(t, "stories-wide")}, snr: "18", run: true},
+		"smollm2-360m":      {repos: map[string]map[string][]byte{"HuggingFaceTB/SmolLM2-360M-Instruct": modelFiles(t, "stories-wide")}, snr: "18", run: true},
+		"gemma-3-270m":      {repos: map[string]map[string][]byte{"unsloth/gemma-3-270m-it": modelFiles(t, "tiny-gemma3")}, snr: "18", run: true},
+		"stories260k":       {repos: one("ggml-org/models", "tinyllamas/stories260K.gguf", with(tinyQwen3(t, tensor.F16), "qwen2").bytes()), snr: "30", run: true},
+		"needle2":           {repos: needle("2"), golden: "cact/needle2-a-w4.cact"},
+		"needle3":           {repos: needle("3"), golden: "cact/needle3-a.cact"},
+	}
+}
+
+// TestBuiltin builds every built-in recipe, as it stands, from tiny models of the
+// same architecture that a hub serves under the real names.
+func TestBuiltin(t *testing.T) {
+	cases := builtinCases(t)
+	for _, name := range builtin.Names() {
+		c, ok := cases[name]
+		if !ok {
+			t.Errorf("no model stands for %s", name)
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.build(t, name)
+		})
+	}
+}
+
+func (c builtinCase) build(t *testing.T, name string) {
+	var repos []*hubtest.Repo
+	for id, files := range c.repos {
+		r := hubtest.NewRepo(id)
+		r.Commit(hubFiles(files))
+		repos = append(repos, r)
+	}
+	h := hubtest.New(t, hubtest.Options{}, repos...)
+	client, err := hub.New(hub.Options{Endpoint: h.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := slices.Clone(c.set)
+	var gates []string
+	if c.snr != "" {
+		gates = append(gates, "{tensors: {min-snr-db: "+c.snr+"}}")
+	}
+	if c.run {
+		set = append(set, "sources.eval={file: "+filepath.Join(testdata, "text/eval-stories.txt")+"}")
+		gates = append(gates, "{perplexity: {text: eval, context: 32, chunks: 2, max: 1000000}}")
+	}
+	if len(gates) > 0 {
+		set = append(set, "gates=["+strings.Join(gates, ", ")+"]")
+	}
+	r, err := builtin.Parse(name, recipes.Options{Set: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prj, err := all.Project(r, source.Env{Digests: &source.Digests{}, Hub: source.FromHub(client, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := pipeline.Build(t.Context(), prj, pipeline.BuildOptions{OutDir: t.TempDir(), Jobs: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.check(t, res)
+}
+
+func (c builtinCase) check(t *testing.T, res *pipeline.Result) {
+	if c.golden != "" {
+		got, err := os.ReadFile(res.Outputs[0].Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(filepath.Join(testdata, c.golden))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != string(want) {
+			t.Errorf("%s is not %s", res.Outputs[0].File, c.golden)
+		}
+	}
+	if !strings.HasSuffix(res.Outputs[0].File, ".gguf") {
+		return
+	}
+	built := openTiny(t, func(string) (tensor.Blob, error) { return tensor.OpenFile(res.Outputs[0].Path) })
+	for part, want := range c.types {
+		n := 0
+		for _, x := range built.Tensors {
+			if strings.Contains(x.Name, part) {
+				n++
+				if x.Type.String() != want {
+					t.Errorf("%s is %s, want %s", x.Name, x.Type, want)
+				}
+			}
+		}
+		if n == 0 {
+			t.Errorf("no tensor is called %s", part)
+		}
+	}
+	if c.snr == "" {
+		c.copied(t, built)
+	}
+	if last := built.Tensors[len(built.Tensors)-1].Name; c.types["_exps"] != "" && !strings.Contains(last, "_exps") {
+		t.Errorf("%s is the last tensor, and experts should be", last)
+	}
+}
+
+func openTiny(t *testing.T, open func(string) (tensor.Blob, error)) *model.Model {
+	t.Helper()
+	m, set, err := model.LoadGGUF(t.Context(), "tiny.gguf", func(_ context.Context, name string) (tensor.Blob, error) { return open(name) }, gguf.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := set.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// copied holds every tensor against that of the published file, byte for byte.
+func (c builtinCase) copied(t *testing.T, built *model.Model) {
+	n := 0
+	for _, files := range c.repos {
+		for _, b := range files {
+			from := openTiny(t, func(name string) (tensor.Blob, error) { return tensor.BytesBlob(name, b), nil })
+			for _, want := range from.Tensors {
+				got := built.Tensor(want.Name)
+				if got == nil || got.Type != want.Type || !got.Shape.Equal(want.Shape) {
+					t.Errorf("%s is missing, or of another type or shape", want.Name)
+					continue
+				}
+				if !bytes.Equal(allRows(t, got), allRows(t, want)) {
+					t.Errorf("%s has other values", want.Name)
+				}
+				n++
+			}
+		}
+	}
+	if n == 0 || n != len(built.Tensors) {
+		t.Errorf("%d tensors compared of %d", n, len(built.Tensors))
+	}
+}
+
+func allRows(t *testing.T, x *tensor.Tensor) []byte {
+	t.Helper()
+	b := make([]byte, x.Bytes())
+	if err := x.ReadRows(t.Context(), b, 0, x.Rows()); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
