@@ -93,6 +93,7 @@ var outside = map[string][]string{
 	"github.com/gofrs/flock":              {"artifacts/local", "hub"},
 	"github.com/opencontainers/go-digest": {"artifacts"},
 	"go.yaml.in/yaml/v4":                  {"recipes", "model/convert"},
+	"github.com/ardanlabs/jinja":          {"tokenizer/chat"},
 }
 
 // writers may give files their names: the one atomic writer, and the spool of

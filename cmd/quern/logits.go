@@ -88,7 +88,7 @@ func runLogits(c *cli.Context) (err error) {
 	if c.IsSet("tokens") {
 		ids, err = parseIDs("tokens", c.String("tokens"))
 	} else {
-		ids, err = promptOf(c, tok, tokErr)
+		_, ids, err = promptOf(c, tok, tokErr)
 	}
 	if err != nil {
 		return err

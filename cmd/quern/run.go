@@ -30,7 +30,7 @@ func runCommand() *cli.Command {
 		ArgsUsage: "FILE|FOLDER",
 		Description: "Runs a GGUF file, a KMCU file, a .cact archive or a model folder on the CPU, the same to the last bit on every machine.\n" +
 			"Without a temperature the most likely token is taken each time. The text appears as it is made.",
-		Flags:  slices.Concat(flags, samplingFlags(), modelFlags()),
+		Flags:  slices.Concat(flags, chatFlags(), samplingFlags(), modelFlags()),
 		Action: runRun,
 	}
 }
@@ -63,11 +63,13 @@ func sampling(c *cli.Context, tok infer.Tokenizer) (generate.Sampling, error) {
 
 // runDoc is the document of quern run --json.
 type runDoc struct {
-	Model  string        `json:"model"`
-	Prompt []int32       `json:"prompt_tokens"`
-	Tokens []int32       `json:"tokens"`
-	Text   string        `json:"text,omitempty"`
-	Stop   generate.Stop `json:"stop"`
+	Model string `json:"model"`
+	// Rendered is what the chat template made of a conversation.
+	Rendered string        `json:"prompt_text,omitempty"`
+	Prompt   []int32       `json:"prompt_tokens"`
+	Tokens   []int32       `json:"tokens"`
+	Text     string        `json:"text,omitempty"`
+	Stop     generate.Stop `json:"stop"`
 	// Speeds are in tokens a second, 0 when nothing was made.
 	PromptSpeed float64 `json:"prompt_tokens_per_second"`
 	Speed       float64 `json:"tokens_per_second"`
@@ -91,7 +93,7 @@ func runRun(c *cli.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	tok, tokErr := m.Tokenizer()
-	prompt, err := promptOf(c, tok, tokErr)
+	rendered, prompt, err := promptOf(c, tok, tokErr)
 	if err != nil {
 		return err
 	}
@@ -123,7 +125,7 @@ func runRun(c *cli.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	doc := runDoc{Model: modelName(path), Prompt: prompt, Tokens: a.Tokens, Stop: a.Stop,
+	doc := runDoc{Model: modelName(path), Rendered: rendered, Prompt: prompt, Tokens: a.Tokens, Stop: a.Stop,
 		PromptSpeed: speed(len(prompt), a.Prompt), Speed: speed(len(a.Tokens)-1, a.Making)}
 	if tokErr == nil {
 		doc.Text = tok.Decode(a.Tokens, tokenizer.DecodeOptions{})
@@ -143,31 +145,43 @@ func speed(n int, d time.Duration) float64 {
 	return float64(n) / d.Seconds()
 }
 
-// promptOf gives the ids of the prompt: as given, or those of the text with what
-// the vocabulary puts before it.
-func promptOf(c *cli.Context, tok infer.Tokenizer, tokErr error) ([]int32, error) {
+// promptOf gives the ids of the prompt: as given, those of the text with what the
+// vocabulary puts before it, or those of a conversation, with the text that the
+// chat template made of it.
+func promptOf(c *cli.Context, tok infer.Tokenizer, tokErr error) (rendered string, ids []int32, err error) {
+	if err := checkChat(c); err != nil {
+		return "", nil, err
+	}
 	if c.IsSet("prompt-tokens") {
-		if c.IsSet("prompt") {
-			return nil, usagef("--prompt or --prompt-tokens, not both")
+		if c.IsSet("prompt") || wantsChat(c) {
+			return "", nil, usagef("--prompt-tokens is all of the prompt: no --prompt, --chat or --messages beside it")
 		}
-		return parseIDs("prompt-tokens", c.String("prompt-tokens"))
+		ids, err = parseIDs("prompt-tokens", c.String("prompt-tokens"))
+		return "", ids, err
 	}
 	if tokErr != nil {
-		return nil, fmt.Errorf("%w; give the prompt by --prompt-tokens, or a --tokenizer", tokErr)
+		return "", nil, fmt.Errorf("%w; give the prompt by --prompt-tokens, or a --tokenizer", tokErr)
 	}
 	text := c.String("prompt")
 	if text == "-" {
 		b, err := io.ReadAll(c.App.Reader)
 		if err != nil {
-			return nil, pipeline.SourceFault(err)
+			return "", nil, pipeline.SourceFault(err)
 		}
 		text = string(b)
 	}
-	ids, err := tok.Encode(text, tokenizer.EncodeOptions{Special: true, Parse: c.Bool("special")})
-	if err == nil && len(ids) == 0 {
-		return nil, usagef("run: the prompt has no tokens, and the vocabulary puts none before it; --prompt TEXT")
+	switch {
+	case c.IsSet("messages") && c.IsSet("prompt"):
+		return "", nil, usagef("--prompt or --messages, not both")
+	case wantsChat(c):
+		rendered, ids, err = chatPrompt(c, tok, text)
+	default:
+		ids, err = tok.Encode(text, tokenizer.EncodeOptions{Special: true, Parse: c.Bool("special")})
 	}
-	return ids, err
+	if err == nil && len(ids) == 0 {
+		return "", nil, usagef("run: the prompt has no tokens, and the vocabulary puts none before it; --prompt TEXT")
+	}
+	return rendered, ids, err
 }
 
 // printer shows tokens as they come: ids between commas, or text as far as its
