@@ -68,14 +68,23 @@ type product struct {
 // holds in float32, with room for activations.
 const pieceValues = 32 << 10
 
-// piece is the number of rows that are multiplied at once, a multiple of 8 and of
-// the rows that a layout groups.
-func (m *matrix) piece() int {
+// pieceBytes is the least that a worker takes of a matrix which a single row of
+// activations meets. Less would be asked for early by one worker and used by
+// another.
+const pieceBytes = 32 << 10
+
+// piece is the number of rows that one of so many workers takes at once, a multiple
+// of 8 and of the rows that a layout groups.
+func (p *product) piece(jobs int) int {
 	group := 8
-	if m.layout != nil {
-		group = max(group, int(m.layout.GroupRows()))
+	if p.m.layout != nil {
+		group = max(group, int(p.m.layout.GroupRows()))
 	}
-	return max(pieceValues/m.cols/group, 1) * group
+	n := pieceValues / p.m.cols
+	if p.in.rows == 1 && p.packed != nil {
+		n = max(p.m.rows/(4*jobs), pieceBytes/p.m.q8.RowBytes())
+	}
+	return max(n/group, 1) * group
 }
 
 // rows multiplies rows first to first+n-1 of the matrix.
@@ -97,10 +106,8 @@ func (p *product) rows(ctx context.Context, first, n int, s *scratch) error {
 
 // multiply computes products, sharing the rows of all of them among the workers.
 func (s *session) multiply(ctx context.Context, list ...product) error {
-	total := 0
 	for i := range list {
 		p := &list[i]
-		total += (p.m.rows + p.m.piece() - 1) / p.m.piece()
 		if s.act != infer.Q8 || p.m.q8 == nil {
 			continue
 		}
@@ -116,10 +123,15 @@ func (s *session) multiply(ctx context.Context, list ...product) error {
 			}
 		}
 	}
+	jobs, total := s.team.Jobs(), 0
+	for i := range list {
+		p := &list[i]
+		total += (p.m.rows + p.piece(jobs) - 1) / p.piece(jobs)
+	}
 	return s.team.each(ctx, total, func(i int, sc *scratch) error {
 		for j := range list {
 			p := &list[j]
-			piece := p.m.piece()
+			piece := p.piece(jobs)
 			if n := (p.m.rows + piece - 1) / piece; i >= n {
 				i -= n
 				continue

@@ -149,6 +149,47 @@ func sumSingle(k kind, acc *[lanes]float32, t *tile, b *Batch, at, units int) {
 	}
 }
 
+// gemvs32 and gemvs256 are the kernels that multiply 8 rows of a type with one
+// activation row where they lie.
+var gemvs32 = [...]func(dst *float32, w *byte, rowBytes, ahead int, a *int8, da *float32, sums *int32, units int){
+	tensor.Q4_0:   gemvQ4_0AVX2,
+	tensor.Q4_1:   gemvQ4_1AVX2,
+	tensor.Q5_0:   gemvQ5_0AVX2,
+	tensor.Q5_1:   gemvQ5_1AVX2,
+	tensor.Q8_0:   gemvQ8_0AVX2,
+	tensor.IQ4_NL: gemvIQ4_NLAVX2,
+}
+
+var gemvs256 = [...]func(dst *float32, w *byte, rowBytes, ahead int, a *int8, da *float32, sums *int16, units int){
+	tensor.Q4_K: gemvQ4_KAVX2,
+	tensor.Q5_K: gemvQ5_KAVX2,
+	tensor.Q6_K: gemvQ6_KAVX2,
+}
+
+// gemv multiplies rows of weights with the only activation row of b, 8 at a time
+// as far as there are 8, and gives their number: 0 for types without a kernel.
+func gemv(k *Kernel, dst []float32, w []byte, b *Batch) int {
+	if !useAVX2 {
+		return 0
+	}
+	n, ahead := len(w)/k.rowBytes&^(lanes-1), lanes*k.rowBytes
+	switch t := int(k.typ); {
+	case t < len(gemvs32) && gemvs32[t] != nil:
+		for r := 0; r < n; r += lanes {
+			_ = dst[r+lanes-1]
+			gemvs32[t](&dst[r], &w[r*k.rowBytes], k.rowBytes, ahead, &b.codes[0], &b.scales[0], &b.sums[0], b.units)
+		}
+	case t < len(gemvs256) && gemvs256[t] != nil:
+		for r := 0; r < n; r += lanes {
+			_ = dst[r+lanes-1]
+			gemvs256[t](&dst[r], &w[r*k.rowBytes], k.rowBytes, ahead, &b.codes[0], &b.scales[0], &b.pairs[0], b.units)
+		}
+	default:
+		return 0
+	}
+	return n
+}
+
 func turn(acc *[64]float32) {
 	if useAVX2 {
 		turnAVX2(&acc[0])

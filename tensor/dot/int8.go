@@ -43,6 +43,13 @@ func (b *Batch) piece(at, n, apart int) piece {
 // pieces, so that a tile stays in the nearest cache while all activations meet
 // it. An accumulator takes the units in row order all the same.
 func (k *Kernel) mulInt8(dst []float32, stride int, w []byte, b *Batch, s *Scratch) {
+	if b.rows == 1 && k.layout == nil {
+		n := gemv(k, dst, w, b)
+		dst, w = dst[n:], w[n*k.rowBytes:]
+		if len(w) == 0 {
+			return
+		}
+	}
 	if s.tile == nil {
 		s.tile = new(tile)
 	}

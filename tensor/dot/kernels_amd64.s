@@ -2869,9 +2869,9 @@ TEXT ·unpackQ5_0AVX2(SB), NOSPLIT, $0-80
 	MOVQ    ahead+72(FP), R10
 	VMOVDQU highFour<>+0(SB), Y0
 	VMOVDQU low4<>+0(SB), Y1
-	VMOVDQU sixteen<>+0(SB), Y2
-	VMOVDQU spreadBits<>+0(SB), Y3
-	VMOVDQU eachBit<>+0(SB), Y4
+	VMOVDQU spreadBits<>+0(SB), Y2
+	VMOVDQU eachBit<>+0(SB), Y3
+	VMOVDQU sixteen<>+0(SB), Y4
 
 rows:
 	MOVQ blocks+48(FP), R11
@@ -2888,10 +2888,10 @@ blocks:
 	VPSRLVQ        Y0, Y5, Y5
 	VPAND          Y1, Y5, Y5
 	VPBROADCASTD   2(BX), Y6
-	VPSHUFB        Y3, Y6, Y6
+	VPSHUFB        Y2, Y6, Y6
+	VPAND          Y3, Y6, Y6
+	VPCMPEQB       Y3, Y6, Y6
 	VPAND          Y4, Y6, Y6
-	VPCMPEQB       Y4, Y6, Y6
-	VPAND          Y2, Y6, Y6
 	VPOR           Y6, Y5, Y5
 	VMOVDQU        Y5, (AX)(SI*1)
 	MOVL           22(BX), R12
@@ -2900,10 +2900,10 @@ blocks:
 	VPSRLVQ        Y0, Y5, Y5
 	VPAND          Y1, Y5, Y5
 	VPBROADCASTD   24(BX), Y6
-	VPSHUFB        Y3, Y6, Y6
+	VPSHUFB        Y2, Y6, Y6
+	VPAND          Y3, Y6, Y6
+	VPCMPEQB       Y3, Y6, Y6
 	VPAND          Y4, Y6, Y6
-	VPCMPEQB       Y4, Y6, Y6
-	VPAND          Y2, Y6, Y6
 	VPOR           Y6, Y5, Y5
 	VMOVDQU        Y5, 32(AX)(SI*1)
 	ADDQ           $+44, BX
@@ -2922,10 +2922,10 @@ odd:
 	VPSRLVQ        Y0, Y5, Y5
 	VPAND          Y1, Y5, Y5
 	VPBROADCASTD   2(BX), Y6
-	VPSHUFB        Y3, Y6, Y6
+	VPSHUFB        Y2, Y6, Y6
+	VPAND          Y3, Y6, Y6
+	VPCMPEQB       Y3, Y6, Y6
 	VPAND          Y4, Y6, Y6
-	VPCMPEQB       Y4, Y6, Y6
-	VPAND          Y2, Y6, Y6
 	VPOR           Y6, Y5, Y5
 	VMOVDQU        Y5, (AX)(SI*1)
 	ADDQ           $+22, BX
@@ -2940,16 +2940,6 @@ next:
 	JNZ  rows
 	VZEROUPPER
 	RET
-
-DATA sixteen<>+0(SB)/4, $0x10101010
-DATA sixteen<>+4(SB)/4, $0x10101010
-DATA sixteen<>+8(SB)/4, $0x10101010
-DATA sixteen<>+12(SB)/4, $0x10101010
-DATA sixteen<>+16(SB)/4, $0x10101010
-DATA sixteen<>+20(SB)/4, $0x10101010
-DATA sixteen<>+24(SB)/4, $0x10101010
-DATA sixteen<>+28(SB)/4, $0x10101010
-GLOBL sixteen<>(SB), RODATA|NOPTR, $32
 
 DATA spreadBits<>+0(SB)/4, $0x00000000
 DATA spreadBits<>+4(SB)/4, $0x00000000
@@ -2971,6 +2961,16 @@ DATA eachBit<>+24(SB)/4, $0x08040201
 DATA eachBit<>+28(SB)/4, $0x80402010
 GLOBL eachBit<>(SB), RODATA|NOPTR, $32
 
+DATA sixteen<>+0(SB)/4, $0x10101010
+DATA sixteen<>+4(SB)/4, $0x10101010
+DATA sixteen<>+8(SB)/4, $0x10101010
+DATA sixteen<>+12(SB)/4, $0x10101010
+DATA sixteen<>+16(SB)/4, $0x10101010
+DATA sixteen<>+20(SB)/4, $0x10101010
+DATA sixteen<>+24(SB)/4, $0x10101010
+DATA sixteen<>+28(SB)/4, $0x10101010
+GLOBL sixteen<>(SB), RODATA|NOPTR, $32
+
 // func unpackQ5_1AVX2(codes *byte, d *float32, m *float32, scales *uint32, corr *int16, src *byte, blocks int, rows int, rowBytes int, ahead int)
 // Requires: AVX, AVX2, MMX+
 TEXT ·unpackQ5_1AVX2(SB), NOSPLIT, $0-80
@@ -2985,9 +2985,9 @@ TEXT ·unpackQ5_1AVX2(SB), NOSPLIT, $0-80
 	MOVQ    ahead+72(FP), R10
 	VMOVDQU highFour<>+0(SB), Y0
 	VMOVDQU low4<>+0(SB), Y1
-	VMOVDQU sixteen<>+0(SB), Y2
-	VMOVDQU spreadBits<>+0(SB), Y3
-	VMOVDQU eachBit<>+0(SB), Y4
+	VMOVDQU spreadBits<>+0(SB), Y2
+	VMOVDQU eachBit<>+0(SB), Y3
+	VMOVDQU sixteen<>+0(SB), Y4
 
 rows:
 	MOVQ blocks+48(FP), R11
@@ -3004,10 +3004,10 @@ blocks:
 	VPSRLVQ        Y0, Y5, Y5
 	VPAND          Y1, Y5, Y5
 	VPBROADCASTD   4(BX), Y6
-	VPSHUFB        Y3, Y6, Y6
+	VPSHUFB        Y2, Y6, Y6
+	VPAND          Y3, Y6, Y6
+	VPCMPEQB       Y3, Y6, Y6
 	VPAND          Y4, Y6, Y6
-	VPCMPEQB       Y4, Y6, Y6
-	VPAND          Y2, Y6, Y6
 	VPOR           Y6, Y5, Y5
 	VMOVDQU        Y5, (AX)(SI*1)
 	MOVL           24(BX), R12
@@ -3016,10 +3016,10 @@ blocks:
 	VPSRLVQ        Y0, Y5, Y5
 	VPAND          Y1, Y5, Y5
 	VPBROADCASTD   28(BX), Y6
-	VPSHUFB        Y3, Y6, Y6
+	VPSHUFB        Y2, Y6, Y6
+	VPAND          Y3, Y6, Y6
+	VPCMPEQB       Y3, Y6, Y6
 	VPAND          Y4, Y6, Y6
-	VPCMPEQB       Y4, Y6, Y6
-	VPAND          Y2, Y6, Y6
 	VPOR           Y6, Y5, Y5
 	VMOVDQU        Y5, 32(AX)(SI*1)
 	ADDQ           $+48, BX
@@ -3038,10 +3038,10 @@ odd:
 	VPSRLVQ        Y0, Y5, Y5
 	VPAND          Y1, Y5, Y5
 	VPBROADCASTD   4(BX), Y6
-	VPSHUFB        Y3, Y6, Y6
+	VPSHUFB        Y2, Y6, Y6
+	VPAND          Y3, Y6, Y6
+	VPCMPEQB       Y3, Y6, Y6
 	VPAND          Y4, Y6, Y6
-	VPCMPEQB       Y4, Y6, Y6
-	VPAND          Y2, Y6, Y6
 	VPOR           Y6, Y5, Y5
 	VMOVDQU        Y5, (AX)(SI*1)
 	ADDQ           $+24, BX
@@ -5284,3 +5284,2912 @@ sums:
 	VMOVSS       X7, 28(AX)
 	VZEROUPPER
 	RET
+
+// func gemvQ4_0AVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int32, units int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemvQ4_0AVX2(SB), NOSPLIT, $0-64
+	MOVQ    w+8(FP), AX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    ahead+24(FP), SI
+	MOVQ    a+32(FP), DI
+	MOVQ    da+40(FP), R8
+	MOVQ    sums+48(FP), R9
+	LEAQ    (AX)(DX*4), CX
+	LEAQ    (DX)(DX*2), BX
+	ADDQ    AX, SI
+	VXORPS  Y0, Y0, Y0
+	MOVQ    units+56(FP), R10
+	VMOVDQU low4<>+0(SB), Y1
+
+loop:
+	VBROADCASTI128 (DI), Y2
+	VBROADCASTI128 16(DI), Y3
+	PREFETCHT0     (SI)
+	VMOVDQU        2(AX), X4
+	VINSERTI128    $0x01, 2(CX), Y4, Y4
+	VPSRLW         $0x04, Y4, Y5
+	VPAND          Y1, Y4, Y4
+	VPAND          Y1, Y5, Y5
+	VPMADDUBSW     Y2, Y4, Y4
+	VPMADDUBSW     Y3, Y5, Y5
+	VPADDW         Y5, Y4, Y4
+	VPMADDWD       pairOnes<>+0(SB), Y4, Y4
+	PREFETCHT0     64(SI)
+	VMOVDQU        2(AX)(DX*1), X6
+	VINSERTI128    $0x01, 2(CX)(DX*1), Y6, Y6
+	VPSRLW         $0x04, Y6, Y5
+	VPAND          Y1, Y6, Y6
+	VPAND          Y1, Y5, Y5
+	VPMADDUBSW     Y2, Y6, Y6
+	VPMADDUBSW     Y3, Y5, Y5
+	VPADDW         Y5, Y6, Y6
+	VPMADDWD       pairOnes<>+0(SB), Y6, Y6
+	VPACKSSDW      Y6, Y4, Y4
+	VPMADDWD       pairOnes<>+0(SB), Y4, Y4
+	VMOVDQU        2(AX)(DX*2), X7
+	VINSERTI128    $0x01, 2(CX)(DX*2), Y7, Y7
+	VPSRLW         $0x04, Y7, Y5
+	VPAND          Y1, Y7, Y7
+	VPAND          Y1, Y5, Y5
+	VPMADDUBSW     Y2, Y7, Y7
+	VPMADDUBSW     Y3, Y5, Y5
+	VPADDW         Y5, Y7, Y7
+	VPMADDWD       pairOnes<>+0(SB), Y7, Y7
+	PREFETCHT0     128(SI)
+	VMOVDQU        2(AX)(BX*1), X8
+	VINSERTI128    $0x01, 2(CX)(BX*1), Y8, Y8
+	VPSRLW         $0x04, Y8, Y5
+	VPAND          Y1, Y8, Y8
+	VPAND          Y1, Y5, Y5
+	VPMADDUBSW     Y2, Y8, Y8
+	VPMADDUBSW     Y3, Y5, Y5
+	VPADDW         Y5, Y8, Y8
+	VPMADDWD       pairOnes<>+0(SB), Y8, Y8
+	VPACKSSDW      Y8, Y7, Y7
+	VPMADDWD       pairOnes<>+0(SB), Y7, Y7
+	VPACKSSDW      Y7, Y4, Y4
+	VPMADDWD       pairOnes<>+0(SB), Y4, Y4
+	VBROADCASTSS   (R8), Y2
+	VPBROADCASTD   (R9), Y3
+	VPSLLD         $0x03, Y3, Y3
+	VPSUBD         Y3, Y4, Y4
+	VPXOR          X3, X3, X3
+	VPINSRW        $0x00, (AX), X3, X3
+	VPINSRW        $0x01, (AX)(DX*1), X3, X3
+	VPINSRW        $0x02, (AX)(DX*2), X3, X3
+	VPINSRW        $0x03, (AX)(BX*1), X3, X3
+	VPINSRW        $0x04, (CX), X3, X3
+	VPINSRW        $0x05, (CX)(DX*1), X3, X3
+	VPINSRW        $0x06, (CX)(DX*2), X3, X3
+	VPINSRW        $0x07, (CX)(BX*1), X3, X3
+	VCVTPH2PS      X3, Y3
+	VMULPS         Y2, Y3, Y3
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y3, Y4, Y4
+	VADDPS         Y4, Y0, Y0
+	ADDQ           $+144, SI
+	ADDQ           $+18, AX
+	ADDQ           $+18, CX
+	ADDQ           $+32, DI
+	ADDQ           $+4, R8
+	ADDQ           $+4, R9
+	DECQ           R10
+	JNZ            loop
+	VCMPPS         $0x03, Y0, Y0, Y1
+	VBLENDVPS      Y1, quietNaN<>+0(SB), Y0, Y0
+	MOVQ           dst+0(FP), AX
+	VMOVUPS        Y0, (AX)
+	VZEROUPPER
+	RET
+
+// func gemvQ4_1AVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int32, units int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemvQ4_1AVX2(SB), NOSPLIT, $0-64
+	MOVQ    w+8(FP), AX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    ahead+24(FP), SI
+	MOVQ    a+32(FP), DI
+	MOVQ    da+40(FP), R8
+	MOVQ    sums+48(FP), R9
+	LEAQ    (AX)(DX*4), CX
+	LEAQ    (DX)(DX*2), BX
+	ADDQ    AX, SI
+	VXORPS  Y0, Y0, Y0
+	MOVQ    units+56(FP), R10
+	VMOVDQU low4<>+0(SB), Y1
+
+loop:
+	VBROADCASTI128 (DI), Y2
+	VBROADCASTI128 16(DI), Y3
+	PREFETCHT0     (SI)
+	VMOVDQU        4(AX), X4
+	VINSERTI128    $0x01, 4(CX), Y4, Y4
+	VPSRLW         $0x04, Y4, Y5
+	VPAND          Y1, Y4, Y4
+	VPAND          Y1, Y5, Y5
+	VPMADDUBSW     Y2, Y4, Y4
+	VPMADDUBSW     Y3, Y5, Y5
+	VPADDW         Y5, Y4, Y4
+	VPMADDWD       pairOnes<>+0(SB), Y4, Y4
+	PREFETCHT0     64(SI)
+	VMOVDQU        4(AX)(DX*1), X6
+	VINSERTI128    $0x01, 4(CX)(DX*1), Y6, Y6
+	VPSRLW         $0x04, Y6, Y5
+	VPAND          Y1, Y6, Y6
+	VPAND          Y1, Y5, Y5
+	VPMADDUBSW     Y2, Y6, Y6
+	VPMADDUBSW     Y3, Y5, Y5
+	VPADDW         Y5, Y6, Y6
+	VPMADDWD       pairOnes<>+0(SB), Y6, Y6
+	VPACKSSDW      Y6, Y4, Y4
+	VPMADDWD       pairOnes<>+0(SB), Y4, Y4
+	VMOVDQU        4(AX)(DX*2), X7
+	VINSERTI128    $0x01, 4(CX)(DX*2), Y7, Y7
+	VPSRLW         $0x04, Y7, Y5
+	VPAND          Y1, Y7, Y7
+	VPAND          Y1, Y5, Y5
+	VPMADDUBSW     Y2, Y7, Y7
+	VPMADDUBSW     Y3, Y5, Y5
+	VPADDW         Y5, Y7, Y7
+	VPMADDWD       pairOnes<>+0(SB), Y7, Y7
+	PREFETCHT0     128(SI)
+	VMOVDQU        4(AX)(BX*1), X8
+	VINSERTI128    $0x01, 4(CX)(BX*1), Y8, Y8
+	VPSRLW         $0x04, Y8, Y5
+	VPAND          Y1, Y8, Y8
+	VPAND          Y1, Y5, Y5
+	VPMADDUBSW     Y2, Y8, Y8
+	VPMADDUBSW     Y3, Y5, Y5
+	VPADDW         Y5, Y8, Y8
+	VPMADDWD       pairOnes<>+0(SB), Y8, Y8
+	VPACKSSDW      Y8, Y7, Y7
+	VPMADDWD       pairOnes<>+0(SB), Y7, Y7
+	VPACKSSDW      Y7, Y4, Y4
+	VPMADDWD       pairOnes<>+0(SB), Y4, Y4
+	VBROADCASTSS   (R8), Y2
+	VMOVD          (AX), X5
+	VPINSRD        $0x01, (AX)(DX*1), X5, X5
+	VPINSRD        $0x02, (AX)(DX*2), X5, X5
+	VPINSRD        $0x03, (AX)(BX*1), X5, X5
+	VMOVD          (CX), X6
+	VPINSRD        $0x01, (CX)(DX*1), X6, X6
+	VPINSRD        $0x02, (CX)(DX*2), X6, X6
+	VPINSRD        $0x03, (CX)(BX*1), X6, X6
+	VMOVDQU        splitHalves<>+0(SB), Y3
+	VPSHUFB        X3, X5, X5
+	VPSHUFB        X3, X6, X6
+	VPUNPCKLQDQ    X6, X5, X3
+	VPUNPCKHQDQ    X6, X5, X5
+	VCVTPH2PS      X3, Y3
+	VCVTPH2PS      X5, Y5
+	VMULPS         Y2, Y3, Y3
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y3, Y4, Y4
+	VADDPS         Y4, Y0, Y0
+	VPBROADCASTD   (R9), Y3
+	VMULPS         Y2, Y5, Y5
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y5, Y3, Y3
+	VADDPS         Y3, Y0, Y0
+	ADDQ           $+160, SI
+	ADDQ           $+20, AX
+	ADDQ           $+20, CX
+	ADDQ           $+32, DI
+	ADDQ           $+4, R8
+	ADDQ           $+4, R9
+	DECQ           R10
+	JNZ            loop
+	VCMPPS         $0x03, Y0, Y0, Y1
+	VBLENDVPS      Y1, quietNaN<>+0(SB), Y0, Y0
+	MOVQ           dst+0(FP), AX
+	VMOVUPS        Y0, (AX)
+	VZEROUPPER
+	RET
+
+// func gemvQ5_0AVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int32, units int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemvQ5_0AVX2(SB), NOSPLIT, $0-64
+	MOVQ    w+8(FP), AX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    ahead+24(FP), SI
+	MOVQ    a+32(FP), DI
+	MOVQ    da+40(FP), R8
+	MOVQ    sums+48(FP), R9
+	LEAQ    (AX)(DX*4), CX
+	LEAQ    (DX)(DX*2), BX
+	ADDQ    AX, SI
+	VXORPS  Y0, Y0, Y0
+	MOVQ    units+56(FP), R10
+	VMOVDQU low4<>+0(SB), Y1
+	VMOVDQU spreadBits<>+0(SB), Y2
+	VMOVDQU eachBit<>+0(SB), Y2
+	VMOVDQU sixteen<>+0(SB), Y7
+
+loop:
+	VBROADCASTI128 (DI), Y8
+	VBROADCASTI128 16(DI), Y9
+	PREFETCHT0     (SI)
+	VMOVDQU        6(AX), X3
+	VINSERTI128    $0x01, 6(CX), Y3, Y3
+	VPSRLW         $0x04, Y3, Y10
+	VPAND          Y1, Y3, Y3
+	VPAND          Y1, Y10, Y10
+	VPBROADCASTD   2(AX), Y11
+	VPBROADCASTD   2(CX), Y12
+	VPBLENDD       $0xf0, Y12, Y11, Y11
+	VPSHUFB        spreadLow<>+0(SB), Y11, Y12
+	VPAND          Y2, Y12, Y12
+	VPCMPEQB       Y2, Y12, Y12
+	VPAND          Y7, Y12, Y12
+	VPOR           Y12, Y3, Y3
+	VPSHUFB        spreadHigh<>+0(SB), Y11, Y11
+	VPAND          Y2, Y11, Y11
+	VPCMPEQB       Y2, Y11, Y11
+	VPAND          Y7, Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     Y8, Y3, Y3
+	VPMADDUBSW     Y9, Y10, Y10
+	VPADDW         Y10, Y3, Y3
+	VPMADDWD       pairOnes<>+0(SB), Y3, Y3
+	PREFETCHT0     64(SI)
+	VMOVDQU        6(AX)(DX*1), X4
+	VINSERTI128    $0x01, 6(CX)(DX*1), Y4, Y4
+	VPSRLW         $0x04, Y4, Y10
+	VPAND          Y1, Y4, Y4
+	VPAND          Y1, Y10, Y10
+	VPBROADCASTD   2(AX)(DX*1), Y11
+	VPBROADCASTD   2(CX)(DX*1), Y12
+	VPBLENDD       $0xf0, Y12, Y11, Y11
+	VPSHUFB        spreadLow<>+0(SB), Y11, Y12
+	VPAND          Y2, Y12, Y12
+	VPCMPEQB       Y2, Y12, Y12
+	VPAND          Y7, Y12, Y12
+	VPOR           Y12, Y4, Y4
+	VPSHUFB        spreadHigh<>+0(SB), Y11, Y11
+	VPAND          Y2, Y11, Y11
+	VPCMPEQB       Y2, Y11, Y11
+	VPAND          Y7, Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     Y8, Y4, Y4
+	VPMADDUBSW     Y9, Y10, Y10
+	VPADDW         Y10, Y4, Y4
+	VPMADDWD       pairOnes<>+0(SB), Y4, Y4
+	VPACKSSDW      Y4, Y3, Y3
+	VPMADDWD       pairOnes<>+0(SB), Y3, Y3
+	PREFETCHT0     128(SI)
+	VMOVDQU        6(AX)(DX*2), X5
+	VINSERTI128    $0x01, 6(CX)(DX*2), Y5, Y5
+	VPSRLW         $0x04, Y5, Y10
+	VPAND          Y1, Y5, Y5
+	VPAND          Y1, Y10, Y10
+	VPBROADCASTD   2(AX)(DX*2), Y11
+	VPBROADCASTD   2(CX)(DX*2), Y12
+	VPBLENDD       $0xf0, Y12, Y11, Y11
+	VPSHUFB        spreadLow<>+0(SB), Y11, Y12
+	VPAND          Y2, Y12, Y12
+	VPCMPEQB       Y2, Y12, Y12
+	VPAND          Y7, Y12, Y12
+	VPOR           Y12, Y5, Y5
+	VPSHUFB        spreadHigh<>+0(SB), Y11, Y11
+	VPAND          Y2, Y11, Y11
+	VPCMPEQB       Y2, Y11, Y11
+	VPAND          Y7, Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     Y8, Y5, Y5
+	VPMADDUBSW     Y9, Y10, Y10
+	VPADDW         Y10, Y5, Y5
+	VPMADDWD       pairOnes<>+0(SB), Y5, Y5
+	VMOVDQU        6(AX)(BX*1), X6
+	VINSERTI128    $0x01, 6(CX)(BX*1), Y6, Y6
+	VPSRLW         $0x04, Y6, Y10
+	VPAND          Y1, Y6, Y6
+	VPAND          Y1, Y10, Y10
+	VPBROADCASTD   2(AX)(BX*1), Y11
+	VPBROADCASTD   2(CX)(BX*1), Y12
+	VPBLENDD       $0xf0, Y12, Y11, Y11
+	VPSHUFB        spreadLow<>+0(SB), Y11, Y12
+	VPAND          Y2, Y12, Y12
+	VPCMPEQB       Y2, Y12, Y12
+	VPAND          Y7, Y12, Y12
+	VPOR           Y12, Y6, Y6
+	VPSHUFB        spreadHigh<>+0(SB), Y11, Y11
+	VPAND          Y2, Y11, Y11
+	VPCMPEQB       Y2, Y11, Y11
+	VPAND          Y7, Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     Y8, Y6, Y6
+	VPMADDUBSW     Y9, Y10, Y10
+	VPADDW         Y10, Y6, Y6
+	VPMADDWD       pairOnes<>+0(SB), Y6, Y6
+	VPACKSSDW      Y6, Y5, Y5
+	VPMADDWD       pairOnes<>+0(SB), Y5, Y5
+	VPHADDD        Y5, Y3, Y3
+	VBROADCASTSS   (R8), Y8
+	VPBROADCASTD   (R9), Y9
+	VPSLLD         $0x04, Y9, Y9
+	VPSUBD         Y9, Y3, Y3
+	VPXOR          X4, X4, X4
+	VPINSRW        $0x00, (AX), X4, X4
+	VPINSRW        $0x01, (AX)(DX*1), X4, X4
+	VPINSRW        $0x02, (AX)(DX*2), X4, X4
+	VPINSRW        $0x03, (AX)(BX*1), X4, X4
+	VPINSRW        $0x04, (CX), X4, X4
+	VPINSRW        $0x05, (CX)(DX*1), X4, X4
+	VPINSRW        $0x06, (CX)(DX*2), X4, X4
+	VPINSRW        $0x07, (CX)(BX*1), X4, X4
+	VCVTPH2PS      X4, Y9
+	VMULPS         Y8, Y9, Y9
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y9, Y3, Y3
+	VADDPS         Y3, Y0, Y0
+	ADDQ           $+176, SI
+	ADDQ           $+22, AX
+	ADDQ           $+22, CX
+	ADDQ           $+32, DI
+	ADDQ           $+4, R8
+	ADDQ           $+4, R9
+	DECQ           R10
+	JNZ            loop
+	VCMPPS         $0x03, Y0, Y0, Y1
+	VBLENDVPS      Y1, quietNaN<>+0(SB), Y0, Y0
+	MOVQ           dst+0(FP), AX
+	VMOVUPS        Y0, (AX)
+	VZEROUPPER
+	RET
+
+DATA spreadLow<>+0(SB)/4, $0x00000000
+DATA spreadLow<>+4(SB)/4, $0x00000000
+DATA spreadLow<>+8(SB)/4, $0x01010101
+DATA spreadLow<>+12(SB)/4, $0x01010101
+DATA spreadLow<>+16(SB)/4, $0x00000000
+DATA spreadLow<>+20(SB)/4, $0x00000000
+DATA spreadLow<>+24(SB)/4, $0x01010101
+DATA spreadLow<>+28(SB)/4, $0x01010101
+GLOBL spreadLow<>(SB), RODATA|NOPTR, $32
+
+DATA spreadHigh<>+0(SB)/4, $0x02020202
+DATA spreadHigh<>+4(SB)/4, $0x02020202
+DATA spreadHigh<>+8(SB)/4, $0x03030303
+DATA spreadHigh<>+12(SB)/4, $0x03030303
+DATA spreadHigh<>+16(SB)/4, $0x02020202
+DATA spreadHigh<>+20(SB)/4, $0x02020202
+DATA spreadHigh<>+24(SB)/4, $0x03030303
+DATA spreadHigh<>+28(SB)/4, $0x03030303
+GLOBL spreadHigh<>(SB), RODATA|NOPTR, $32
+
+// func gemvQ5_1AVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int32, units int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemvQ5_1AVX2(SB), NOSPLIT, $0-64
+	MOVQ    w+8(FP), AX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    ahead+24(FP), SI
+	MOVQ    a+32(FP), DI
+	MOVQ    da+40(FP), R8
+	MOVQ    sums+48(FP), R9
+	LEAQ    (AX)(DX*4), CX
+	LEAQ    (DX)(DX*2), BX
+	ADDQ    AX, SI
+	VXORPS  Y0, Y0, Y0
+	MOVQ    units+56(FP), R10
+	VMOVDQU low4<>+0(SB), Y1
+	VMOVDQU spreadBits<>+0(SB), Y2
+	VMOVDQU eachBit<>+0(SB), Y2
+	VMOVDQU sixteen<>+0(SB), Y7
+
+loop:
+	VBROADCASTI128 (DI), Y8
+	VBROADCASTI128 16(DI), Y9
+	PREFETCHT0     (SI)
+	VMOVDQU        8(AX), X3
+	VINSERTI128    $0x01, 8(CX), Y3, Y3
+	VPSRLW         $0x04, Y3, Y10
+	VPAND          Y1, Y3, Y3
+	VPAND          Y1, Y10, Y10
+	VPBROADCASTD   4(AX), Y11
+	VPBROADCASTD   4(CX), Y12
+	VPBLENDD       $0xf0, Y12, Y11, Y11
+	VPSHUFB        spreadLow<>+0(SB), Y11, Y12
+	VPAND          Y2, Y12, Y12
+	VPCMPEQB       Y2, Y12, Y12
+	VPAND          Y7, Y12, Y12
+	VPOR           Y12, Y3, Y3
+	VPSHUFB        spreadHigh<>+0(SB), Y11, Y11
+	VPAND          Y2, Y11, Y11
+	VPCMPEQB       Y2, Y11, Y11
+	VPAND          Y7, Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     Y8, Y3, Y3
+	VPMADDUBSW     Y9, Y10, Y10
+	VPADDW         Y10, Y3, Y3
+	VPMADDWD       pairOnes<>+0(SB), Y3, Y3
+	PREFETCHT0     64(SI)
+	VMOVDQU        8(AX)(DX*1), X4
+	VINSERTI128    $0x01, 8(CX)(DX*1), Y4, Y4
+	VPSRLW         $0x04, Y4, Y10
+	VPAND          Y1, Y4, Y4
+	VPAND          Y1, Y10, Y10
+	VPBROADCASTD   4(AX)(DX*1), Y11
+	VPBROADCASTD   4(CX)(DX*1), Y12
+	VPBLENDD       $0xf0, Y12, Y11, Y11
+	VPSHUFB        spreadLow<>+0(SB), Y11, Y12
+	VPAND          Y2, Y12, Y12
+	VPCMPEQB       Y2, Y12, Y12
+	VPAND          Y7, Y12, Y12
+	VPOR           Y12, Y4, Y4
+	VPSHUFB        spreadHigh<>+0(SB), Y11, Y11
+	VPAND          Y2, Y11, Y11
+	VPCMPEQB       Y2, Y11, Y11
+	VPAND          Y7, Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     Y8, Y4, Y4
+	VPMADDUBSW     Y9, Y10, Y10
+	VPADDW         Y10, Y4, Y4
+	VPMADDWD       pairOnes<>+0(SB), Y4, Y4
+	VPACKSSDW      Y4, Y3, Y3
+	VPMADDWD       pairOnes<>+0(SB), Y3, Y3
+	PREFETCHT0     128(SI)
+	VMOVDQU        8(AX)(DX*2), X5
+	VINSERTI128    $0x01, 8(CX)(DX*2), Y5, Y5
+	VPSRLW         $0x04, Y5, Y10
+	VPAND          Y1, Y5, Y5
+	VPAND          Y1, Y10, Y10
+	VPBROADCASTD   4(AX)(DX*2), Y11
+	VPBROADCASTD   4(CX)(DX*2), Y12
+	VPBLENDD       $0xf0, Y12, Y11, Y11
+	VPSHUFB        spreadLow<>+0(SB), Y11, Y12
+	VPAND          Y2, Y12, Y12
+	VPCMPEQB       Y2, Y12, Y12
+	VPAND          Y7, Y12, Y12
+	VPOR           Y12, Y5, Y5
+	VPSHUFB        spreadHigh<>+0(SB), Y11, Y11
+	VPAND          Y2, Y11, Y11
+	VPCMPEQB       Y2, Y11, Y11
+	VPAND          Y7, Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     Y8, Y5, Y5
+	VPMADDUBSW     Y9, Y10, Y10
+	VPADDW         Y10, Y5, Y5
+	VPMADDWD       pairOnes<>+0(SB), Y5, Y5
+	VMOVDQU        8(AX)(BX*1), X6
+	VINSERTI128    $0x01, 8(CX)(BX*1), Y6, Y6
+	VPSRLW         $0x04, Y6, Y10
+	VPAND          Y1, Y6, Y6
+	VPAND          Y1, Y10, Y10
+	VPBROADCASTD   4(AX)(BX*1), Y11
+	VPBROADCASTD   4(CX)(BX*1), Y12
+	VPBLENDD       $0xf0, Y12, Y11, Y11
+	VPSHUFB        spreadLow<>+0(SB), Y11, Y12
+	VPAND          Y2, Y12, Y12
+	VPCMPEQB       Y2, Y12, Y12
+	VPAND          Y7, Y12, Y12
+	VPOR           Y12, Y6, Y6
+	VPSHUFB        spreadHigh<>+0(SB), Y11, Y11
+	VPAND          Y2, Y11, Y11
+	VPCMPEQB       Y2, Y11, Y11
+	VPAND          Y7, Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     Y8, Y6, Y6
+	VPMADDUBSW     Y9, Y10, Y10
+	VPADDW         Y10, Y6, Y6
+	VPMADDWD       pairOnes<>+0(SB), Y6, Y6
+	VPACKSSDW      Y6, Y5, Y5
+	VPMADDWD       pairOnes<>+0(SB), Y5, Y5
+	VPHADDD        Y5, Y3, Y3
+	VBROADCASTSS   (R8), Y8
+	VMOVD          (AX), X4
+	VPINSRD        $0x01, (AX)(DX*1), X4, X4
+	VPINSRD        $0x02, (AX)(DX*2), X4, X4
+	VPINSRD        $0x03, (AX)(BX*1), X4, X4
+	VMOVD          (CX), X5
+	VPINSRD        $0x01, (CX)(DX*1), X5, X5
+	VPINSRD        $0x02, (CX)(DX*2), X5, X5
+	VPINSRD        $0x03, (CX)(BX*1), X5, X5
+	VMOVDQU        splitHalves<>+0(SB), Y9
+	VPSHUFB        X9, X4, X4
+	VPSHUFB        X9, X5, X5
+	VPUNPCKLQDQ    X5, X4, X6
+	VPUNPCKHQDQ    X5, X4, X4
+	VCVTPH2PS      X6, Y9
+	VCVTPH2PS      X4, Y10
+	VMULPS         Y8, Y9, Y9
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y9, Y3, Y3
+	VADDPS         Y3, Y0, Y0
+	VPBROADCASTD   (R9), Y9
+	VMULPS         Y8, Y10, Y10
+	VCVTDQ2PS      Y9, Y9
+	VMULPS         Y10, Y9, Y9
+	VADDPS         Y9, Y0, Y0
+	ADDQ           $+192, SI
+	ADDQ           $+24, AX
+	ADDQ           $+24, CX
+	ADDQ           $+32, DI
+	ADDQ           $+4, R8
+	ADDQ           $+4, R9
+	DECQ           R10
+	JNZ            loop
+	VCMPPS         $0x03, Y0, Y0, Y1
+	VBLENDVPS      Y1, quietNaN<>+0(SB), Y0, Y0
+	MOVQ           dst+0(FP), AX
+	VMOVUPS        Y0, (AX)
+	VZEROUPPER
+	RET
+
+// func gemvQ8_0AVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int32, units int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemvQ8_0AVX2(SB), NOSPLIT, $0-64
+	MOVQ   w+8(FP), AX
+	MOVQ   rowBytes+16(FP), DX
+	MOVQ   ahead+24(FP), SI
+	MOVQ   a+32(FP), DI
+	MOVQ   da+40(FP), R8
+	MOVQ   sums+48(FP), R9
+	LEAQ   (AX)(DX*4), CX
+	LEAQ   (DX)(DX*2), BX
+	ADDQ   AX, SI
+	VXORPS Y0, Y0, Y0
+	MOVQ   units+56(FP), R10
+
+loop:
+	VMOVDQU      (DI), Y1
+	PREFETCHT0   (SI)
+	VMOVDQU      2(AX), Y2
+	VPSIGNB      Y2, Y1, Y3
+	VPABSB       Y2, Y2
+	VPMADDUBSW   Y3, Y2, Y2
+	VPMADDWD     pairOnes<>+0(SB), Y2, Y2
+	PREFETCHT0   64(SI)
+	VMOVDQU      2(AX)(DX*1), Y3
+	VPSIGNB      Y3, Y1, Y4
+	VPABSB       Y3, Y3
+	VPMADDUBSW   Y4, Y3, Y3
+	VPMADDWD     pairOnes<>+0(SB), Y3, Y3
+	VPHADDD      Y3, Y2, Y2
+	VMOVDQU      2(AX)(DX*2), Y3
+	VPSIGNB      Y3, Y1, Y4
+	VPABSB       Y3, Y3
+	VPMADDUBSW   Y4, Y3, Y3
+	VPMADDWD     pairOnes<>+0(SB), Y3, Y3
+	PREFETCHT0   128(SI)
+	VMOVDQU      2(AX)(BX*1), Y4
+	VPSIGNB      Y4, Y1, Y5
+	VPABSB       Y4, Y4
+	VPMADDUBSW   Y5, Y4, Y4
+	VPMADDWD     pairOnes<>+0(SB), Y4, Y4
+	VPHADDD      Y4, Y3, Y3
+	VPHADDD      Y3, Y2, Y2
+	VMOVDQU      2(CX), Y3
+	VPSIGNB      Y3, Y1, Y4
+	VPABSB       Y3, Y3
+	VPMADDUBSW   Y4, Y3, Y3
+	VPMADDWD     pairOnes<>+0(SB), Y3, Y3
+	PREFETCHT0   192(SI)
+	VMOVDQU      2(CX)(DX*1), Y4
+	VPSIGNB      Y4, Y1, Y5
+	VPABSB       Y4, Y4
+	VPMADDUBSW   Y5, Y4, Y4
+	VPMADDWD     pairOnes<>+0(SB), Y4, Y4
+	VPHADDD      Y4, Y3, Y3
+	VMOVDQU      2(CX)(DX*2), Y4
+	VPSIGNB      Y4, Y1, Y5
+	VPABSB       Y4, Y4
+	VPMADDUBSW   Y5, Y4, Y4
+	VPMADDWD     pairOnes<>+0(SB), Y4, Y4
+	PREFETCHT0   256(SI)
+	VMOVDQU      2(CX)(BX*1), Y5
+	VPSIGNB      Y5, Y1, Y1
+	VPABSB       Y5, Y5
+	VPMADDUBSW   Y1, Y5, Y5
+	VPMADDWD     pairOnes<>+0(SB), Y5, Y5
+	VPHADDD      Y5, Y4, Y4
+	VPHADDD      Y4, Y3, Y3
+	VPERM2I128   $0x20, Y3, Y2, Y1
+	VPERM2I128   $0x31, Y3, Y2, Y3
+	VPADDD       Y3, Y1, Y1
+	VBROADCASTSS (R8), Y2
+	VPXOR        X3, X3, X3
+	VPINSRW      $0x00, (AX), X3, X3
+	VPINSRW      $0x01, (AX)(DX*1), X3, X3
+	VPINSRW      $0x02, (AX)(DX*2), X3, X3
+	VPINSRW      $0x03, (AX)(BX*1), X3, X3
+	VPINSRW      $0x04, (CX), X3, X3
+	VPINSRW      $0x05, (CX)(DX*1), X3, X3
+	VPINSRW      $0x06, (CX)(DX*2), X3, X3
+	VPINSRW      $0x07, (CX)(BX*1), X3, X3
+	VCVTPH2PS    X3, Y3
+	VMULPS       Y2, Y3, Y3
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y3, Y1, Y1
+	VADDPS       Y1, Y0, Y0
+	ADDQ         $+272, SI
+	ADDQ         $+34, AX
+	ADDQ         $+34, CX
+	ADDQ         $+32, DI
+	ADDQ         $+4, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          loop
+	VCMPPS       $0x03, Y0, Y0, Y1
+	VBLENDVPS    Y1, quietNaN<>+0(SB), Y0, Y0
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      Y0, (AX)
+	VZEROUPPER
+	RET
+
+// func gemvIQ4_NLAVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int32, units int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemvIQ4_NLAVX2(SB), NOSPLIT, $0-64
+	MOVQ    w+8(FP), AX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    ahead+24(FP), SI
+	MOVQ    a+32(FP), DI
+	MOVQ    da+40(FP), R8
+	MOVQ    sums+48(FP), R9
+	LEAQ    (AX)(DX*4), CX
+	LEAQ    (DX)(DX*2), BX
+	ADDQ    AX, SI
+	VXORPS  Y0, Y0, Y0
+	MOVQ    units+56(FP), R10
+	VMOVDQU highFour<>+0(SB), Y1
+	VMOVDQU low4<>+0(SB), Y2
+	VMOVDQU iq4Codes<>+0(SB), Y3
+
+loop:
+	VMOVDQU        (DI), Y4
+	PREFETCHT0     (SI)
+	VBROADCASTI128 2(AX), Y5
+	VPSRLVQ        Y1, Y5, Y5
+	VPAND          Y2, Y5, Y5
+	VPSHUFB        Y5, Y3, Y5
+	VPSIGNB        Y5, Y4, Y6
+	VPABSB         Y5, Y5
+	VPMADDUBSW     Y6, Y5, Y5
+	VPMADDWD       pairOnes<>+0(SB), Y5, Y5
+	VBROADCASTI128 2(AX)(DX*1), Y6
+	VPSRLVQ        Y1, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPSHUFB        Y6, Y3, Y6
+	VPSIGNB        Y6, Y4, Y7
+	VPABSB         Y6, Y6
+	VPMADDUBSW     Y7, Y6, Y6
+	VPMADDWD       pairOnes<>+0(SB), Y6, Y6
+	VPHADDD        Y6, Y5, Y5
+	VBROADCASTI128 2(AX)(DX*2), Y6
+	VPSRLVQ        Y1, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPSHUFB        Y6, Y3, Y6
+	VPSIGNB        Y6, Y4, Y7
+	VPABSB         Y6, Y6
+	VPMADDUBSW     Y7, Y6, Y6
+	VPMADDWD       pairOnes<>+0(SB), Y6, Y6
+	PREFETCHT0     64(SI)
+	VBROADCASTI128 2(AX)(BX*1), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VPSIGNB        Y7, Y4, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VPMADDWD       pairOnes<>+0(SB), Y7, Y7
+	VPHADDD        Y7, Y6, Y6
+	VPHADDD        Y6, Y5, Y5
+	VBROADCASTI128 2(CX), Y6
+	VPSRLVQ        Y1, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPSHUFB        Y6, Y3, Y6
+	VPSIGNB        Y6, Y4, Y7
+	VPABSB         Y6, Y6
+	VPMADDUBSW     Y7, Y6, Y6
+	VPMADDWD       pairOnes<>+0(SB), Y6, Y6
+	VBROADCASTI128 2(CX)(DX*1), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VPSIGNB        Y7, Y4, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VPMADDWD       pairOnes<>+0(SB), Y7, Y7
+	VPHADDD        Y7, Y6, Y6
+	VBROADCASTI128 2(CX)(DX*2), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VPSIGNB        Y7, Y4, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VPMADDWD       pairOnes<>+0(SB), Y7, Y7
+	PREFETCHT0     128(SI)
+	VBROADCASTI128 2(CX)(BX*1), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y3, Y8
+	VPSIGNB        Y8, Y4, Y4
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y4, Y8, Y8
+	VPMADDWD       pairOnes<>+0(SB), Y8, Y8
+	VPHADDD        Y8, Y7, Y7
+	VPHADDD        Y7, Y6, Y6
+	VPERM2I128     $0x20, Y6, Y5, Y4
+	VPERM2I128     $0x31, Y6, Y5, Y6
+	VPADDD         Y6, Y4, Y4
+	VBROADCASTSS   (R8), Y5
+	VPXOR          X6, X6, X6
+	VPINSRW        $0x00, (AX), X6, X6
+	VPINSRW        $0x01, (AX)(DX*1), X6, X6
+	VPINSRW        $0x02, (AX)(DX*2), X6, X6
+	VPINSRW        $0x03, (AX)(BX*1), X6, X6
+	VPINSRW        $0x04, (CX), X6, X6
+	VPINSRW        $0x05, (CX)(DX*1), X6, X6
+	VPINSRW        $0x06, (CX)(DX*2), X6, X6
+	VPINSRW        $0x07, (CX)(BX*1), X6, X6
+	VCVTPH2PS      X6, Y6
+	VMULPS         Y5, Y6, Y6
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y6, Y4, Y4
+	VADDPS         Y4, Y0, Y0
+	ADDQ           $+144, SI
+	ADDQ           $+18, AX
+	ADDQ           $+18, CX
+	ADDQ           $+32, DI
+	ADDQ           $+4, R8
+	ADDQ           $+4, R9
+	DECQ           R10
+	JNZ            loop
+	VCMPPS         $0x03, Y0, Y0, Y1
+	VBLENDVPS      Y1, quietNaN<>+0(SB), Y0, Y0
+	MOVQ           dst+0(FP), AX
+	VMOVUPS        Y0, (AX)
+	VZEROUPPER
+	RET
+
+// func gemvQ4_KAVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int16, units int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemvQ4_KAVX2(SB), NOSPLIT, $0-64
+	MOVQ    w+8(FP), AX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    ahead+24(FP), SI
+	MOVQ    a+32(FP), DI
+	MOVQ    da+40(FP), R8
+	MOVQ    sums+48(FP), R9
+	LEAQ    (AX)(DX*4), CX
+	LEAQ    (DX)(DX*2), BX
+	ADDQ    AX, SI
+	VXORPS  Y0, Y0, Y0
+	MOVQ    units+56(FP), R10
+	VMOVDQU low4<>+0(SB), Y1
+
+loop:
+	PREFETCHT0   (SI)
+	PREFETCHT0   64(SI)
+	PREFETCHT0   128(SI)
+	VMOVDQU      4(AX), X3
+	VPSHUFD      $0xaa, X3, X2
+	VPSHUFD      $0x50, X3, X3
+	VPSRLVD      sixesShift<>+0(SB), X3, X3
+	VPAND        sixesMask<>+0(SB), X3, X3
+	VPSRLVD      sixesLow<>+0(SB), X2, X2
+	VPAND        sixesLowMask<>+0(SB), X2, X2
+	VPOR         X2, X3, X3
+	VINSERTI128  $0x01, X3, Y3, Y2
+	VPSHUFB      minima<>+0(SB), Y2, Y5
+	VPMADDWD     (R9), Y5, Y5
+	VMOVDQU      16(AX), Y6
+	VPAND        Y1, Y6, Y4
+	VPSHUFB      worda<>+0(SB), Y2, Y7
+	VPMADDUBSW   (DI), Y4, Y4
+	VPMADDWD     Y7, Y4, Y4
+	VMOVDQA      Y4, Y4
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y1, Y6, Y6
+	VPSHUFB      wordb<>+0(SB), Y2, Y7
+	VPMADDUBSW   32(DI), Y6, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVDQU      48(AX), Y6
+	VPAND        Y1, Y6, Y7
+	VPSHUFB      wordc<>+0(SB), Y2, Y8
+	VPMADDUBSW   64(DI), Y7, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y1, Y6, Y6
+	VPSHUFB      wordd<>+0(SB), Y2, Y7
+	VPMADDUBSW   96(DI), Y6, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVDQU      80(AX), Y6
+	VPAND        Y1, Y6, Y7
+	VPSHUFB      worde<>+0(SB), Y2, Y8
+	VPMADDUBSW   128(DI), Y7, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y1, Y6, Y6
+	VPSHUFB      wordf<>+0(SB), Y2, Y7
+	VPMADDUBSW   160(DI), Y6, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVDQU      112(AX), Y6
+	VPAND        Y1, Y6, Y7
+	VPSHUFB      wordg<>+0(SB), Y2, Y8
+	VPMADDUBSW   192(DI), Y7, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y1, Y6, Y6
+	VPSHUFB      wordh<>+0(SB), Y2, Y2
+	VPMADDUBSW   224(DI), Y6, Y6
+	VPMADDWD     Y2, Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	PREFETCHT0   192(SI)
+	PREFETCHT0   256(SI)
+	VMOVDQU      4(AX)(DX*1), X3
+	VPSHUFD      $0xaa, X3, X2
+	VPSHUFD      $0x50, X3, X3
+	VPSRLVD      sixesShift<>+0(SB), X3, X3
+	VPAND        sixesMask<>+0(SB), X3, X3
+	VPSRLVD      sixesLow<>+0(SB), X2, X2
+	VPAND        sixesLowMask<>+0(SB), X2, X2
+	VPOR         X2, X3, X3
+	VINSERTI128  $0x01, X3, Y3, Y2
+	VPSHUFB      minima<>+0(SB), Y2, Y7
+	VPMADDWD     (R9), Y7, Y7
+	VMOVDQU      16(AX)(DX*1), Y8
+	VPAND        Y1, Y8, Y6
+	VPSHUFB      worda<>+0(SB), Y2, Y9
+	VPMADDUBSW   (DI), Y6, Y6
+	VPMADDWD     Y9, Y6, Y6
+	VMOVDQA      Y6, Y6
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPSHUFB      wordb<>+0(SB), Y2, Y9
+	VPMADDUBSW   32(DI), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVDQU      48(AX)(DX*1), Y8
+	VPAND        Y1, Y8, Y9
+	VPSHUFB      wordc<>+0(SB), Y2, Y10
+	VPMADDUBSW   64(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPSHUFB      wordd<>+0(SB), Y2, Y9
+	VPMADDUBSW   96(DI), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVDQU      80(AX)(DX*1), Y8
+	VPAND        Y1, Y8, Y9
+	VPSHUFB      worde<>+0(SB), Y2, Y10
+	VPMADDUBSW   128(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPSHUFB      wordf<>+0(SB), Y2, Y9
+	VPMADDUBSW   160(DI), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVDQU      112(AX)(DX*1), Y8
+	VPAND        Y1, Y8, Y9
+	VPSHUFB      wordg<>+0(SB), Y2, Y10
+	VPMADDUBSW   192(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPSHUFB      wordh<>+0(SB), Y2, Y2
+	VPMADDUBSW   224(DI), Y8, Y8
+	VPMADDWD     Y2, Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VPHADDD      Y7, Y5, Y5
+	VPHADDD      Y6, Y4, Y4
+	PREFETCHT0   320(SI)
+	PREFETCHT0   384(SI)
+	VMOVDQU      4(AX)(DX*2), X3
+	VPSHUFD      $0xaa, X3, X2
+	VPSHUFD      $0x50, X3, X3
+	VPSRLVD      sixesShift<>+0(SB), X3, X3
+	VPAND        sixesMask<>+0(SB), X3, X3
+	VPSRLVD      sixesLow<>+0(SB), X2, X2
+	VPAND        sixesLowMask<>+0(SB), X2, X2
+	VPOR         X2, X3, X3
+	VINSERTI128  $0x01, X3, Y3, Y2
+	VPSHUFB      minima<>+0(SB), Y2, Y7
+	VPMADDWD     (R9), Y7, Y7
+	VMOVDQU      16(AX)(DX*2), Y8
+	VPAND        Y1, Y8, Y6
+	VPSHUFB      worda<>+0(SB), Y2, Y9
+	VPMADDUBSW   (DI), Y6, Y6
+	VPMADDWD     Y9, Y6, Y6
+	VMOVDQA      Y6, Y6
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPSHUFB      wordb<>+0(SB), Y2, Y9
+	VPMADDUBSW   32(DI), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVDQU      48(AX)(DX*2), Y8
+	VPAND        Y1, Y8, Y9
+	VPSHUFB      wordc<>+0(SB), Y2, Y10
+	VPMADDUBSW   64(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPSHUFB      wordd<>+0(SB), Y2, Y9
+	VPMADDUBSW   96(DI), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVDQU      80(AX)(DX*2), Y8
+	VPAND        Y1, Y8, Y9
+	VPSHUFB      worde<>+0(SB), Y2, Y10
+	VPMADDUBSW   128(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPSHUFB      wordf<>+0(SB), Y2, Y9
+	VPMADDUBSW   160(DI), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVDQU      112(AX)(DX*2), Y8
+	VPAND        Y1, Y8, Y9
+	VPSHUFB      wordg<>+0(SB), Y2, Y10
+	VPMADDUBSW   192(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPSHUFB      wordh<>+0(SB), Y2, Y2
+	VPMADDUBSW   224(DI), Y8, Y8
+	VPMADDWD     Y2, Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	PREFETCHT0   448(SI)
+	PREFETCHT0   512(SI)
+	VMOVDQU      4(AX)(BX*1), X3
+	VPSHUFD      $0xaa, X3, X2
+	VPSHUFD      $0x50, X3, X3
+	VPSRLVD      sixesShift<>+0(SB), X3, X3
+	VPAND        sixesMask<>+0(SB), X3, X3
+	VPSRLVD      sixesLow<>+0(SB), X2, X2
+	VPAND        sixesLowMask<>+0(SB), X2, X2
+	VPOR         X2, X3, X3
+	VINSERTI128  $0x01, X3, Y3, Y2
+	VPSHUFB      minima<>+0(SB), Y2, Y9
+	VPMADDWD     (R9), Y9, Y9
+	VMOVDQU      16(AX)(BX*1), Y10
+	VPAND        Y1, Y10, Y8
+	VPSHUFB      worda<>+0(SB), Y2, Y11
+	VPMADDUBSW   (DI), Y8, Y8
+	VPMADDWD     Y11, Y8, Y8
+	VMOVDQA      Y8, Y8
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPSHUFB      wordb<>+0(SB), Y2, Y11
+	VPMADDUBSW   32(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y8, Y8
+	VMOVDQU      48(AX)(BX*1), Y10
+	VPAND        Y1, Y10, Y11
+	VPSHUFB      wordc<>+0(SB), Y2, Y12
+	VPMADDUBSW   64(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y8, Y8
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPSHUFB      wordd<>+0(SB), Y2, Y11
+	VPMADDUBSW   96(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y8, Y8
+	VMOVDQU      80(AX)(BX*1), Y10
+	VPAND        Y1, Y10, Y11
+	VPSHUFB      worde<>+0(SB), Y2, Y12
+	VPMADDUBSW   128(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y8, Y8
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPSHUFB      wordf<>+0(SB), Y2, Y11
+	VPMADDUBSW   160(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y8, Y8
+	VMOVDQU      112(AX)(BX*1), Y10
+	VPAND        Y1, Y10, Y11
+	VPSHUFB      wordg<>+0(SB), Y2, Y12
+	VPMADDUBSW   192(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y8, Y8
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPSHUFB      wordh<>+0(SB), Y2, Y2
+	VPMADDUBSW   224(DI), Y10, Y10
+	VPMADDWD     Y2, Y10, Y10
+	VPADDD       Y10, Y8, Y8
+	VPHADDD      Y9, Y7, Y7
+	VPHADDD      Y8, Y6, Y6
+	VPHADDD      Y6, Y4, Y4
+	VPHADDD      Y7, Y5, Y5
+	PREFETCHT0   576(SI)
+	PREFETCHT0   640(SI)
+	PREFETCHT0   704(SI)
+	VMOVDQU      4(CX), X3
+	VPSHUFD      $0xaa, X3, X2
+	VPSHUFD      $0x50, X3, X3
+	VPSRLVD      sixesShift<>+0(SB), X3, X3
+	VPAND        sixesMask<>+0(SB), X3, X3
+	VPSRLVD      sixesLow<>+0(SB), X2, X2
+	VPAND        sixesLowMask<>+0(SB), X2, X2
+	VPOR         X2, X3, X3
+	VINSERTI128  $0x01, X3, Y3, Y2
+	VPSHUFB      minima<>+0(SB), Y2, Y7
+	VPMADDWD     (R9), Y7, Y7
+	VMOVDQU      16(CX), Y8
+	VPAND        Y1, Y8, Y6
+	VPSHUFB      worda<>+0(SB), Y2, Y9
+	VPMADDUBSW   (DI), Y6, Y6
+	VPMADDWD     Y9, Y6, Y6
+	VMOVDQA      Y6, Y6
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPSHUFB      wordb<>+0(SB), Y2, Y9
+	VPMADDUBSW   32(DI), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVDQU      48(CX), Y8
+	VPAND        Y1, Y8, Y9
+	VPSHUFB      wordc<>+0(SB), Y2, Y10
+	VPMADDUBSW   64(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPSHUFB      wordd<>+0(SB), Y2, Y9
+	VPMADDUBSW   96(DI), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVDQU      80(CX), Y8
+	VPAND        Y1, Y8, Y9
+	VPSHUFB      worde<>+0(SB), Y2, Y10
+	VPMADDUBSW   128(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPSHUFB      wordf<>+0(SB), Y2, Y9
+	VPMADDUBSW   160(DI), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVDQU      112(CX), Y8
+	VPAND        Y1, Y8, Y9
+	VPSHUFB      wordg<>+0(SB), Y2, Y10
+	VPMADDUBSW   192(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPSHUFB      wordh<>+0(SB), Y2, Y2
+	VPMADDUBSW   224(DI), Y8, Y8
+	VPMADDWD     Y2, Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	PREFETCHT0   768(SI)
+	PREFETCHT0   832(SI)
+	VMOVDQU      4(CX)(DX*1), X3
+	VPSHUFD      $0xaa, X3, X2
+	VPSHUFD      $0x50, X3, X3
+	VPSRLVD      sixesShift<>+0(SB), X3, X3
+	VPAND        sixesMask<>+0(SB), X3, X3
+	VPSRLVD      sixesLow<>+0(SB), X2, X2
+	VPAND        sixesLowMask<>+0(SB), X2, X2
+	VPOR         X2, X3, X3
+	VINSERTI128  $0x01, X3, Y3, Y2
+	VPSHUFB      minima<>+0(SB), Y2, Y9
+	VPMADDWD     (R9), Y9, Y9
+	VMOVDQU      16(CX)(DX*1), Y10
+	VPAND        Y1, Y10, Y8
+	VPSHUFB      worda<>+0(SB), Y2, Y11
+	VPMADDUBSW   (DI), Y8, Y8
+	VPMADDWD     Y11, Y8, Y8
+	VMOVDQA      Y8, Y8
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPSHUFB      wordb<>+0(SB), Y2, Y11
+	VPMADDUBSW   32(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y8, Y8
+	VMOVDQU      48(CX)(DX*1), Y10
+	VPAND        Y1, Y10, Y11
+	VPSHUFB      wordc<>+0(SB), Y2, Y12
+	VPMADDUBSW   64(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y8, Y8
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPSHUFB      wordd<>+0(SB), Y2, Y11
+	VPMADDUBSW   96(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y8, Y8
+	VMOVDQU      80(CX)(DX*1), Y10
+	VPAND        Y1, Y10, Y11
+	VPSHUFB      worde<>+0(SB), Y2, Y12
+	VPMADDUBSW   128(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y8, Y8
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPSHUFB      wordf<>+0(SB), Y2, Y11
+	VPMADDUBSW   160(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y8, Y8
+	VMOVDQU      112(CX)(DX*1), Y10
+	VPAND        Y1, Y10, Y11
+	VPSHUFB      wordg<>+0(SB), Y2, Y12
+	VPMADDUBSW   192(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y8, Y8
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPSHUFB      wordh<>+0(SB), Y2, Y2
+	VPMADDUBSW   224(DI), Y10, Y10
+	VPMADDWD     Y2, Y10, Y10
+	VPADDD       Y10, Y8, Y8
+	VPHADDD      Y9, Y7, Y7
+	VPHADDD      Y8, Y6, Y6
+	PREFETCHT0   896(SI)
+	PREFETCHT0   960(SI)
+	VMOVDQU      4(CX)(DX*2), X3
+	VPSHUFD      $0xaa, X3, X2
+	VPSHUFD      $0x50, X3, X3
+	VPSRLVD      sixesShift<>+0(SB), X3, X3
+	VPAND        sixesMask<>+0(SB), X3, X3
+	VPSRLVD      sixesLow<>+0(SB), X2, X2
+	VPAND        sixesLowMask<>+0(SB), X2, X2
+	VPOR         X2, X3, X3
+	VINSERTI128  $0x01, X3, Y3, Y2
+	VPSHUFB      minima<>+0(SB), Y2, Y9
+	VPMADDWD     (R9), Y9, Y9
+	VMOVDQU      16(CX)(DX*2), Y10
+	VPAND        Y1, Y10, Y8
+	VPSHUFB      worda<>+0(SB), Y2, Y11
+	VPMADDUBSW   (DI), Y8, Y8
+	VPMADDWD     Y11, Y8, Y8
+	VMOVDQA      Y8, Y8
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPSHUFB      wordb<>+0(SB), Y2, Y11
+	VPMADDUBSW   32(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y8, Y8
+	VMOVDQU      48(CX)(DX*2), Y10
+	VPAND        Y1, Y10, Y11
+	VPSHUFB      wordc<>+0(SB), Y2, Y12
+	VPMADDUBSW   64(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y8, Y8
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPSHUFB      wordd<>+0(SB), Y2, Y11
+	VPMADDUBSW   96(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y8, Y8
+	VMOVDQU      80(CX)(DX*2), Y10
+	VPAND        Y1, Y10, Y11
+	VPSHUFB      worde<>+0(SB), Y2, Y12
+	VPMADDUBSW   128(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y8, Y8
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPSHUFB      wordf<>+0(SB), Y2, Y11
+	VPMADDUBSW   160(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y8, Y8
+	VMOVDQU      112(CX)(DX*2), Y10
+	VPAND        Y1, Y10, Y11
+	VPSHUFB      wordg<>+0(SB), Y2, Y12
+	VPMADDUBSW   192(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y8, Y8
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPSHUFB      wordh<>+0(SB), Y2, Y2
+	VPMADDUBSW   224(DI), Y10, Y10
+	VPMADDWD     Y2, Y10, Y10
+	VPADDD       Y10, Y8, Y8
+	PREFETCHT0   1024(SI)
+	PREFETCHT0   1088(SI)
+	VMOVDQU      4(CX)(BX*1), X3
+	VPSHUFD      $0xaa, X3, X2
+	VPSHUFD      $0x50, X3, X3
+	VPSRLVD      sixesShift<>+0(SB), X3, X3
+	VPAND        sixesMask<>+0(SB), X3, X3
+	VPSRLVD      sixesLow<>+0(SB), X2, X2
+	VPAND        sixesLowMask<>+0(SB), X2, X2
+	VPOR         X2, X3, X3
+	VINSERTI128  $0x01, X3, Y3, Y2
+	VPSHUFB      minima<>+0(SB), Y2, Y11
+	VPMADDWD     (R9), Y11, Y11
+	VMOVDQU      16(CX)(BX*1), Y12
+	VPAND        Y1, Y12, Y10
+	VPSHUFB      worda<>+0(SB), Y2, Y13
+	VPMADDUBSW   (DI), Y10, Y10
+	VPMADDWD     Y13, Y10, Y10
+	VMOVDQA      Y10, Y10
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y1, Y12, Y12
+	VPSHUFB      wordb<>+0(SB), Y2, Y13
+	VPMADDUBSW   32(DI), Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y10, Y10
+	VMOVDQU      48(CX)(BX*1), Y12
+	VPAND        Y1, Y12, Y13
+	VPSHUFB      wordc<>+0(SB), Y2, Y14
+	VPMADDUBSW   64(DI), Y13, Y13
+	VPMADDWD     Y14, Y13, Y13
+	VPADDD       Y13, Y10, Y10
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y1, Y12, Y12
+	VPSHUFB      wordd<>+0(SB), Y2, Y13
+	VPMADDUBSW   96(DI), Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y10, Y10
+	VMOVDQU      80(CX)(BX*1), Y12
+	VPAND        Y1, Y12, Y13
+	VPSHUFB      worde<>+0(SB), Y2, Y14
+	VPMADDUBSW   128(DI), Y13, Y13
+	VPMADDWD     Y14, Y13, Y13
+	VPADDD       Y13, Y10, Y10
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y1, Y12, Y12
+	VPSHUFB      wordf<>+0(SB), Y2, Y13
+	VPMADDUBSW   160(DI), Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y10, Y10
+	VMOVDQU      112(CX)(BX*1), Y12
+	VPAND        Y1, Y12, Y13
+	VPSHUFB      wordg<>+0(SB), Y2, Y14
+	VPMADDUBSW   192(DI), Y13, Y13
+	VPMADDWD     Y14, Y13, Y13
+	VPADDD       Y13, Y10, Y10
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y1, Y12, Y12
+	VPSHUFB      wordh<>+0(SB), Y2, Y2
+	VPMADDUBSW   224(DI), Y12, Y12
+	VPMADDWD     Y2, Y12, Y12
+	VPADDD       Y12, Y10, Y10
+	VPHADDD      Y11, Y9, Y9
+	VPHADDD      Y10, Y8, Y8
+	VPHADDD      Y8, Y6, Y6
+	VPHADDD      Y9, Y7, Y7
+	VBROADCASTSS (R8), Y2
+	VMOVD        (AX), X3
+	VPINSRD      $0x01, (AX)(DX*1), X3, X3
+	VPINSRD      $0x02, (AX)(DX*2), X3, X3
+	VPINSRD      $0x03, (AX)(BX*1), X3, X3
+	VMOVD        (CX), X9
+	VPINSRD      $0x01, (CX)(DX*1), X9, X9
+	VPINSRD      $0x02, (CX)(DX*2), X9, X9
+	VPINSRD      $0x03, (CX)(BX*1), X9, X9
+	VMOVDQU      splitHalves<>+0(SB), Y8
+	VPSHUFB      X8, X3, X3
+	VPSHUFB      X8, X9, X9
+	VPUNPCKLQDQ  X9, X3, X8
+	VPUNPCKHQDQ  X9, X3, X3
+	VCVTPH2PS    X8, Y8
+	VCVTPH2PS    X3, Y9
+	VPERM2I128   $0x20, Y6, Y4, Y10
+	VPERM2I128   $0x31, Y6, Y4, Y6
+	VPADDD       Y6, Y10, Y10
+	VMULPS       Y2, Y8, Y8
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       Y10, Y0, Y0
+	VPERM2I128   $0x20, Y7, Y5, Y4
+	VPERM2I128   $0x31, Y7, Y5, Y7
+	VPADDD       Y7, Y4, Y4
+	VMULPS       Y2, Y9, Y9
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y9, Y4, Y4
+	VSUBPS       Y4, Y0, Y0
+	ADDQ         $+1152, SI
+	ADDQ         $+144, AX
+	ADDQ         $+144, CX
+	ADDQ         $+256, DI
+	ADDQ         $+4, R8
+	ADDQ         $+32, R9
+	DECQ         R10
+	JNZ          loop
+	VCMPPS       $0x03, Y0, Y0, Y1
+	VBLENDVPS    Y1, quietNaN<>+0(SB), Y0, Y0
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      Y0, (AX)
+	VZEROUPPER
+	RET
+
+DATA worda<>+0(SB)/4, $0x80008000
+DATA worda<>+4(SB)/4, $0x80008000
+DATA worda<>+8(SB)/4, $0x80008000
+DATA worda<>+12(SB)/4, $0x80008000
+DATA worda<>+16(SB)/4, $0x80008000
+DATA worda<>+20(SB)/4, $0x80008000
+DATA worda<>+24(SB)/4, $0x80008000
+DATA worda<>+28(SB)/4, $0x80008000
+GLOBL worda<>(SB), RODATA|NOPTR, $32
+
+DATA wordb<>+0(SB)/4, $0x80018001
+DATA wordb<>+4(SB)/4, $0x80018001
+DATA wordb<>+8(SB)/4, $0x80018001
+DATA wordb<>+12(SB)/4, $0x80018001
+DATA wordb<>+16(SB)/4, $0x80018001
+DATA wordb<>+20(SB)/4, $0x80018001
+DATA wordb<>+24(SB)/4, $0x80018001
+DATA wordb<>+28(SB)/4, $0x80018001
+GLOBL wordb<>(SB), RODATA|NOPTR, $32
+
+DATA wordc<>+0(SB)/4, $0x80028002
+DATA wordc<>+4(SB)/4, $0x80028002
+DATA wordc<>+8(SB)/4, $0x80028002
+DATA wordc<>+12(SB)/4, $0x80028002
+DATA wordc<>+16(SB)/4, $0x80028002
+DATA wordc<>+20(SB)/4, $0x80028002
+DATA wordc<>+24(SB)/4, $0x80028002
+DATA wordc<>+28(SB)/4, $0x80028002
+GLOBL wordc<>(SB), RODATA|NOPTR, $32
+
+DATA wordd<>+0(SB)/4, $0x80038003
+DATA wordd<>+4(SB)/4, $0x80038003
+DATA wordd<>+8(SB)/4, $0x80038003
+DATA wordd<>+12(SB)/4, $0x80038003
+DATA wordd<>+16(SB)/4, $0x80038003
+DATA wordd<>+20(SB)/4, $0x80038003
+DATA wordd<>+24(SB)/4, $0x80038003
+DATA wordd<>+28(SB)/4, $0x80038003
+GLOBL wordd<>(SB), RODATA|NOPTR, $32
+
+DATA worde<>+0(SB)/4, $0x80048004
+DATA worde<>+4(SB)/4, $0x80048004
+DATA worde<>+8(SB)/4, $0x80048004
+DATA worde<>+12(SB)/4, $0x80048004
+DATA worde<>+16(SB)/4, $0x80048004
+DATA worde<>+20(SB)/4, $0x80048004
+DATA worde<>+24(SB)/4, $0x80048004
+DATA worde<>+28(SB)/4, $0x80048004
+GLOBL worde<>(SB), RODATA|NOPTR, $32
+
+DATA wordf<>+0(SB)/4, $0x80058005
+DATA wordf<>+4(SB)/4, $0x80058005
+DATA wordf<>+8(SB)/4, $0x80058005
+DATA wordf<>+12(SB)/4, $0x80058005
+DATA wordf<>+16(SB)/4, $0x80058005
+DATA wordf<>+20(SB)/4, $0x80058005
+DATA wordf<>+24(SB)/4, $0x80058005
+DATA wordf<>+28(SB)/4, $0x80058005
+GLOBL wordf<>(SB), RODATA|NOPTR, $32
+
+DATA wordg<>+0(SB)/4, $0x80068006
+DATA wordg<>+4(SB)/4, $0x80068006
+DATA wordg<>+8(SB)/4, $0x80068006
+DATA wordg<>+12(SB)/4, $0x80068006
+DATA wordg<>+16(SB)/4, $0x80068006
+DATA wordg<>+20(SB)/4, $0x80068006
+DATA wordg<>+24(SB)/4, $0x80068006
+DATA wordg<>+28(SB)/4, $0x80068006
+GLOBL wordg<>(SB), RODATA|NOPTR, $32
+
+DATA wordh<>+0(SB)/4, $0x80078007
+DATA wordh<>+4(SB)/4, $0x80078007
+DATA wordh<>+8(SB)/4, $0x80078007
+DATA wordh<>+12(SB)/4, $0x80078007
+DATA wordh<>+16(SB)/4, $0x80078007
+DATA wordh<>+20(SB)/4, $0x80078007
+DATA wordh<>+24(SB)/4, $0x80078007
+DATA wordh<>+28(SB)/4, $0x80078007
+GLOBL wordh<>(SB), RODATA|NOPTR, $32
+
+// func gemvQ5_KAVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int16, units int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemvQ5_KAVX2(SB), NOSPLIT, $0-64
+	MOVQ    w+8(FP), AX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    ahead+24(FP), SI
+	MOVQ    a+32(FP), DI
+	MOVQ    da+40(FP), R8
+	MOVQ    sums+48(FP), R9
+	LEAQ    (AX)(DX*4), CX
+	LEAQ    (DX)(DX*2), BX
+	ADDQ    AX, SI
+	VXORPS  Y0, Y0, Y0
+	MOVQ    units+56(FP), R10
+	VMOVDQU low4<>+0(SB), Y1
+
+loop:
+	PREFETCHT0   (SI)
+	PREFETCHT0   64(SI)
+	PREFETCHT0   128(SI)
+	VMOVDQU      4(AX), X3
+	VPSHUFD      $0xaa, X3, X2
+	VPSHUFD      $0x50, X3, X3
+	VPSRLVD      sixesShift<>+0(SB), X3, X3
+	VPAND        sixesMask<>+0(SB), X3, X3
+	VPSRLVD      sixesLow<>+0(SB), X2, X2
+	VPAND        sixesLowMask<>+0(SB), X2, X2
+	VPOR         X2, X3, X3
+	VINSERTI128  $0x01, X3, Y3, Y2
+	VMOVDQU      16(AX), Y6
+	VPSHUFB      minima<>+0(SB), Y2, Y5
+	VPMADDWD     (R9), Y5, Y5
+	VMOVDQU      48(AX), Y7
+	VPAND        Y1, Y7, Y4
+	VPSLLW       $0x04, Y6, Y8
+	VPAND        sixteen<>+0(SB), Y8, Y8
+	VPOR         Y8, Y4, Y4
+	VPSHUFB      worda<>+0(SB), Y2, Y8
+	VPMADDUBSW   (DI), Y4, Y4
+	VPMADDWD     Y8, Y4, Y4
+	VMOVDQA      Y4, Y4
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPSLLW       $0x03, Y6, Y8
+	VPAND        sixteen<>+0(SB), Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPSHUFB      wordb<>+0(SB), Y2, Y8
+	VPMADDUBSW   32(DI), Y7, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VMOVDQU      80(AX), Y7
+	VPAND        Y1, Y7, Y8
+	VPSLLW       $0x02, Y6, Y9
+	VPAND        sixteen<>+0(SB), Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPSHUFB      wordc<>+0(SB), Y2, Y9
+	VPMADDUBSW   64(DI), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPSLLW       $0x01, Y6, Y8
+	VPAND        sixteen<>+0(SB), Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPSHUFB      wordd<>+0(SB), Y2, Y8
+	VPMADDUBSW   96(DI), Y7, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VMOVDQU      112(AX), Y7
+	VPAND        Y1, Y7, Y8
+	VPAND        sixteen<>+0(SB), Y6, Y9
+	VPOR         Y9, Y8, Y8
+	VPSHUFB      worde<>+0(SB), Y2, Y9
+	VPMADDUBSW   128(DI), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPSRLW       $0x01, Y6, Y8
+	VPAND        sixteen<>+0(SB), Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPSHUFB      wordf<>+0(SB), Y2, Y8
+	VPMADDUBSW   160(DI), Y7, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VMOVDQU      144(AX), Y7
+	VPAND        Y1, Y7, Y8
+	VPSRLW       $0x02, Y6, Y9
+	VPAND        sixteen<>+0(SB), Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPSHUFB      wordg<>+0(SB), Y2, Y9
+	VPMADDUBSW   192(DI), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPSRLW       $0x03, Y6, Y6
+	VPAND        sixteen<>+0(SB), Y6, Y6
+	VPOR         Y6, Y7, Y7
+	VPSHUFB      wordh<>+0(SB), Y2, Y2
+	VPMADDUBSW   224(DI), Y7, Y7
+	VPMADDWD     Y2, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	PREFETCHT0   192(SI)
+	PREFETCHT0   256(SI)
+	PREFETCHT0   320(SI)
+	VMOVDQU      4(AX)(DX*1), X3
+	VPSHUFD      $0xaa, X3, X2
+	VPSHUFD      $0x50, X3, X3
+	VPSRLVD      sixesShift<>+0(SB), X3, X3
+	VPAND        sixesMask<>+0(SB), X3, X3
+	VPSRLVD      sixesLow<>+0(SB), X2, X2
+	VPAND        sixesLowMask<>+0(SB), X2, X2
+	VPOR         X2, X3, X3
+	VINSERTI128  $0x01, X3, Y3, Y2
+	VMOVDQU      16(AX)(DX*1), Y6
+	VPSHUFB      minima<>+0(SB), Y2, Y8
+	VPMADDWD     (R9), Y8, Y8
+	VMOVDQU      48(AX)(DX*1), Y9
+	VPAND        Y1, Y9, Y7
+	VPSLLW       $0x04, Y6, Y10
+	VPAND        sixteen<>+0(SB), Y10, Y10
+	VPOR         Y10, Y7, Y7
+	VPSHUFB      worda<>+0(SB), Y2, Y10
+	VPMADDUBSW   (DI), Y7, Y7
+	VPMADDWD     Y10, Y7, Y7
+	VMOVDQA      Y7, Y7
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPSLLW       $0x03, Y6, Y10
+	VPAND        sixteen<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      wordb<>+0(SB), Y2, Y10
+	VPMADDUBSW   32(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y7, Y7
+	VMOVDQU      80(AX)(DX*1), Y9
+	VPAND        Y1, Y9, Y10
+	VPSLLW       $0x02, Y6, Y11
+	VPAND        sixteen<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      wordc<>+0(SB), Y2, Y11
+	VPMADDUBSW   64(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPSLLW       $0x01, Y6, Y10
+	VPAND        sixteen<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      wordd<>+0(SB), Y2, Y10
+	VPMADDUBSW   96(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y7, Y7
+	VMOVDQU      112(AX)(DX*1), Y9
+	VPAND        Y1, Y9, Y10
+	VPAND        sixteen<>+0(SB), Y6, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      worde<>+0(SB), Y2, Y11
+	VPMADDUBSW   128(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPSRLW       $0x01, Y6, Y10
+	VPAND        sixteen<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      wordf<>+0(SB), Y2, Y10
+	VPMADDUBSW   160(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y7, Y7
+	VMOVDQU      144(AX)(DX*1), Y9
+	VPAND        Y1, Y9, Y10
+	VPSRLW       $0x02, Y6, Y11
+	VPAND        sixteen<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      wordg<>+0(SB), Y2, Y11
+	VPMADDUBSW   192(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPSRLW       $0x03, Y6, Y6
+	VPAND        sixteen<>+0(SB), Y6, Y6
+	VPOR         Y6, Y9, Y9
+	VPSHUFB      wordh<>+0(SB), Y2, Y2
+	VPMADDUBSW   224(DI), Y9, Y9
+	VPMADDWD     Y2, Y9, Y9
+	VPADDD       Y9, Y7, Y7
+	VPHADDD      Y8, Y5, Y5
+	VPHADDD      Y7, Y4, Y4
+	PREFETCHT0   384(SI)
+	PREFETCHT0   448(SI)
+	PREFETCHT0   512(SI)
+	VMOVDQU      4(AX)(DX*2), X3
+	VPSHUFD      $0xaa, X3, X2
+	VPSHUFD      $0x50, X3, X3
+	VPSRLVD      sixesShift<>+0(SB), X3, X3
+	VPAND        sixesMask<>+0(SB), X3, X3
+	VPSRLVD      sixesLow<>+0(SB), X2, X2
+	VPAND        sixesLowMask<>+0(SB), X2, X2
+	VPOR         X2, X3, X3
+	VINSERTI128  $0x01, X3, Y3, Y2
+	VMOVDQU      16(AX)(DX*2), Y6
+	VPSHUFB      minima<>+0(SB), Y2, Y8
+	VPMADDWD     (R9), Y8, Y8
+	VMOVDQU      48(AX)(DX*2), Y9
+	VPAND        Y1, Y9, Y7
+	VPSLLW       $0x04, Y6, Y10
+	VPAND        sixteen<>+0(SB), Y10, Y10
+	VPOR         Y10, Y7, Y7
+	VPSHUFB      worda<>+0(SB), Y2, Y10
+	VPMADDUBSW   (DI), Y7, Y7
+	VPMADDWD     Y10, Y7, Y7
+	VMOVDQA      Y7, Y7
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPSLLW       $0x03, Y6, Y10
+	VPAND        sixteen<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      wordb<>+0(SB), Y2, Y10
+	VPMADDUBSW   32(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y7, Y7
+	VMOVDQU      80(AX)(DX*2), Y9
+	VPAND        Y1, Y9, Y10
+	VPSLLW       $0x02, Y6, Y11
+	VPAND        sixteen<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      wordc<>+0(SB), Y2, Y11
+	VPMADDUBSW   64(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPSLLW       $0x01, Y6, Y10
+	VPAND        sixteen<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      wordd<>+0(SB), Y2, Y10
+	VPMADDUBSW   96(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y7, Y7
+	VMOVDQU      112(AX)(DX*2), Y9
+	VPAND        Y1, Y9, Y10
+	VPAND        sixteen<>+0(SB), Y6, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      worde<>+0(SB), Y2, Y11
+	VPMADDUBSW   128(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPSRLW       $0x01, Y6, Y10
+	VPAND        sixteen<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      wordf<>+0(SB), Y2, Y10
+	VPMADDUBSW   160(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y7, Y7
+	VMOVDQU      144(AX)(DX*2), Y9
+	VPAND        Y1, Y9, Y10
+	VPSRLW       $0x02, Y6, Y11
+	VPAND        sixteen<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      wordg<>+0(SB), Y2, Y11
+	VPMADDUBSW   192(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPSRLW       $0x03, Y6, Y6
+	VPAND        sixteen<>+0(SB), Y6, Y6
+	VPOR         Y6, Y9, Y9
+	VPSHUFB      wordh<>+0(SB), Y2, Y2
+	VPMADDUBSW   224(DI), Y9, Y9
+	VPMADDWD     Y2, Y9, Y9
+	VPADDD       Y9, Y7, Y7
+	PREFETCHT0   576(SI)
+	PREFETCHT0   640(SI)
+	VMOVDQU      4(AX)(BX*1), X3
+	VPSHUFD      $0xaa, X3, X2
+	VPSHUFD      $0x50, X3, X3
+	VPSRLVD      sixesShift<>+0(SB), X3, X3
+	VPAND        sixesMask<>+0(SB), X3, X3
+	VPSRLVD      sixesLow<>+0(SB), X2, X2
+	VPAND        sixesLowMask<>+0(SB), X2, X2
+	VPOR         X2, X3, X3
+	VINSERTI128  $0x01, X3, Y3, Y2
+	VMOVDQU      16(AX)(BX*1), Y6
+	VPSHUFB      minima<>+0(SB), Y2, Y10
+	VPMADDWD     (R9), Y10, Y10
+	VMOVDQU      48(AX)(BX*1), Y11
+	VPAND        Y1, Y11, Y9
+	VPSLLW       $0x04, Y6, Y12
+	VPAND        sixteen<>+0(SB), Y12, Y12
+	VPOR         Y12, Y9, Y9
+	VPSHUFB      worda<>+0(SB), Y2, Y12
+	VPMADDUBSW   (DI), Y9, Y9
+	VPMADDWD     Y12, Y9, Y9
+	VMOVDQA      Y9, Y9
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSLLW       $0x03, Y6, Y12
+	VPAND        sixteen<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      wordb<>+0(SB), Y2, Y12
+	VPMADDUBSW   32(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y9, Y9
+	VMOVDQU      80(AX)(BX*1), Y11
+	VPAND        Y1, Y11, Y12
+	VPSLLW       $0x02, Y6, Y13
+	VPAND        sixteen<>+0(SB), Y13, Y13
+	VPOR         Y13, Y12, Y12
+	VPSHUFB      wordc<>+0(SB), Y2, Y13
+	VPMADDUBSW   64(DI), Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y9, Y9
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSLLW       $0x01, Y6, Y12
+	VPAND        sixteen<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      wordd<>+0(SB), Y2, Y12
+	VPMADDUBSW   96(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y9, Y9
+	VMOVDQU      112(AX)(BX*1), Y11
+	VPAND        Y1, Y11, Y12
+	VPAND        sixteen<>+0(SB), Y6, Y13
+	VPOR         Y13, Y12, Y12
+	VPSHUFB      worde<>+0(SB), Y2, Y13
+	VPMADDUBSW   128(DI), Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y9, Y9
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSRLW       $0x01, Y6, Y12
+	VPAND        sixteen<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      wordf<>+0(SB), Y2, Y12
+	VPMADDUBSW   160(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y9, Y9
+	VMOVDQU      144(AX)(BX*1), Y11
+	VPAND        Y1, Y11, Y12
+	VPSRLW       $0x02, Y6, Y13
+	VPAND        sixteen<>+0(SB), Y13, Y13
+	VPOR         Y13, Y12, Y12
+	VPSHUFB      wordg<>+0(SB), Y2, Y13
+	VPMADDUBSW   192(DI), Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y9, Y9
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSRLW       $0x03, Y6, Y6
+	VPAND        sixteen<>+0(SB), Y6, Y6
+	VPOR         Y6, Y11, Y11
+	VPSHUFB      wordh<>+0(SB), Y2, Y2
+	VPMADDUBSW   224(DI), Y11, Y11
+	VPMADDWD     Y2, Y11, Y11
+	VPADDD       Y11, Y9, Y9
+	VPHADDD      Y10, Y8, Y8
+	VPHADDD      Y9, Y7, Y7
+	VPHADDD      Y7, Y4, Y4
+	VPHADDD      Y8, Y5, Y5
+	PREFETCHT0   704(SI)
+	PREFETCHT0   768(SI)
+	PREFETCHT0   832(SI)
+	VMOVDQU      4(CX), X3
+	VPSHUFD      $0xaa, X3, X2
+	VPSHUFD      $0x50, X3, X3
+	VPSRLVD      sixesShift<>+0(SB), X3, X3
+	VPAND        sixesMask<>+0(SB), X3, X3
+	VPSRLVD      sixesLow<>+0(SB), X2, X2
+	VPAND        sixesLowMask<>+0(SB), X2, X2
+	VPOR         X2, X3, X3
+	VINSERTI128  $0x01, X3, Y3, Y2
+	VMOVDQU      16(CX), Y8
+	VPSHUFB      minima<>+0(SB), Y2, Y7
+	VPMADDWD     (R9), Y7, Y7
+	VMOVDQU      48(CX), Y9
+	VPAND        Y1, Y9, Y6
+	VPSLLW       $0x04, Y8, Y10
+	VPAND        sixteen<>+0(SB), Y10, Y10
+	VPOR         Y10, Y6, Y6
+	VPSHUFB      worda<>+0(SB), Y2, Y10
+	VPMADDUBSW   (DI), Y6, Y6
+	VPMADDWD     Y10, Y6, Y6
+	VMOVDQA      Y6, Y6
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPSLLW       $0x03, Y8, Y10
+	VPAND        sixteen<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      wordb<>+0(SB), Y2, Y10
+	VPMADDUBSW   32(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VMOVDQU      80(CX), Y9
+	VPAND        Y1, Y9, Y10
+	VPSLLW       $0x02, Y8, Y11
+	VPAND        sixteen<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      wordc<>+0(SB), Y2, Y11
+	VPMADDUBSW   64(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPSLLW       $0x01, Y8, Y10
+	VPAND        sixteen<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      wordd<>+0(SB), Y2, Y10
+	VPMADDUBSW   96(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VMOVDQU      112(CX), Y9
+	VPAND        Y1, Y9, Y10
+	VPAND        sixteen<>+0(SB), Y8, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      worde<>+0(SB), Y2, Y11
+	VPMADDUBSW   128(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPSRLW       $0x01, Y8, Y10
+	VPAND        sixteen<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      wordf<>+0(SB), Y2, Y10
+	VPMADDUBSW   160(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VMOVDQU      144(CX), Y9
+	VPAND        Y1, Y9, Y10
+	VPSRLW       $0x02, Y8, Y11
+	VPAND        sixteen<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      wordg<>+0(SB), Y2, Y11
+	VPMADDUBSW   192(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPSRLW       $0x03, Y8, Y8
+	VPAND        sixteen<>+0(SB), Y8, Y8
+	VPOR         Y8, Y9, Y9
+	VPSHUFB      wordh<>+0(SB), Y2, Y2
+	VPMADDUBSW   224(DI), Y9, Y9
+	VPMADDWD     Y2, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	PREFETCHT0   896(SI)
+	PREFETCHT0   960(SI)
+	PREFETCHT0   1024(SI)
+	VMOVDQU      4(CX)(DX*1), X3
+	VPSHUFD      $0xaa, X3, X2
+	VPSHUFD      $0x50, X3, X3
+	VPSRLVD      sixesShift<>+0(SB), X3, X3
+	VPAND        sixesMask<>+0(SB), X3, X3
+	VPSRLVD      sixesLow<>+0(SB), X2, X2
+	VPAND        sixesLowMask<>+0(SB), X2, X2
+	VPOR         X2, X3, X3
+	VINSERTI128  $0x01, X3, Y3, Y2
+	VMOVDQU      16(CX)(DX*1), Y8
+	VPSHUFB      minima<>+0(SB), Y2, Y10
+	VPMADDWD     (R9), Y10, Y10
+	VMOVDQU      48(CX)(DX*1), Y11
+	VPAND        Y1, Y11, Y9
+	VPSLLW       $0x04, Y8, Y12
+	VPAND        sixteen<>+0(SB), Y12, Y12
+	VPOR         Y12, Y9, Y9
+	VPSHUFB      worda<>+0(SB), Y2, Y12
+	VPMADDUBSW   (DI), Y9, Y9
+	VPMADDWD     Y12, Y9, Y9
+	VMOVDQA      Y9, Y9
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSLLW       $0x03, Y8, Y12
+	VPAND        sixteen<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      wordb<>+0(SB), Y2, Y12
+	VPMADDUBSW   32(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y9, Y9
+	VMOVDQU      80(CX)(DX*1), Y11
+	VPAND        Y1, Y11, Y12
+	VPSLLW       $0x02, Y8, Y13
+	VPAND        sixteen<>+0(SB), Y13, Y13
+	VPOR         Y13, Y12, Y12
+	VPSHUFB      wordc<>+0(SB), Y2, Y13
+	VPMADDUBSW   64(DI), Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y9, Y9
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSLLW       $0x01, Y8, Y12
+	VPAND        sixteen<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      wordd<>+0(SB), Y2, Y12
+	VPMADDUBSW   96(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y9, Y9
+	VMOVDQU      112(CX)(DX*1), Y11
+	VPAND        Y1, Y11, Y12
+	VPAND        sixteen<>+0(SB), Y8, Y13
+	VPOR         Y13, Y12, Y12
+	VPSHUFB      worde<>+0(SB), Y2, Y13
+	VPMADDUBSW   128(DI), Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y9, Y9
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSRLW       $0x01, Y8, Y12
+	VPAND        sixteen<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      wordf<>+0(SB), Y2, Y12
+	VPMADDUBSW   160(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y9, Y9
+	VMOVDQU      144(CX)(DX*1), Y11
+	VPAND        Y1, Y11, Y12
+	VPSRLW       $0x02, Y8, Y13
+	VPAND        sixteen<>+0(SB), Y13, Y13
+	VPOR         Y13, Y12, Y12
+	VPSHUFB      wordg<>+0(SB), Y2, Y13
+	VPMADDUBSW   192(DI), Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y9, Y9
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSRLW       $0x03, Y8, Y8
+	VPAND        sixteen<>+0(SB), Y8, Y8
+	VPOR         Y8, Y11, Y11
+	VPSHUFB      wordh<>+0(SB), Y2, Y2
+	VPMADDUBSW   224(DI), Y11, Y11
+	VPMADDWD     Y2, Y11, Y11
+	VPADDD       Y11, Y9, Y9
+	VPHADDD      Y10, Y7, Y7
+	VPHADDD      Y9, Y6, Y6
+	PREFETCHT0   1088(SI)
+	PREFETCHT0   1152(SI)
+	PREFETCHT0   1216(SI)
+	VMOVDQU      4(CX)(DX*2), X3
+	VPSHUFD      $0xaa, X3, X2
+	VPSHUFD      $0x50, X3, X3
+	VPSRLVD      sixesShift<>+0(SB), X3, X3
+	VPAND        sixesMask<>+0(SB), X3, X3
+	VPSRLVD      sixesLow<>+0(SB), X2, X2
+	VPAND        sixesLowMask<>+0(SB), X2, X2
+	VPOR         X2, X3, X3
+	VINSERTI128  $0x01, X3, Y3, Y2
+	VMOVDQU      16(CX)(DX*2), Y8
+	VPSHUFB      minima<>+0(SB), Y2, Y10
+	VPMADDWD     (R9), Y10, Y10
+	VMOVDQU      48(CX)(DX*2), Y11
+	VPAND        Y1, Y11, Y9
+	VPSLLW       $0x04, Y8, Y12
+	VPAND        sixteen<>+0(SB), Y12, Y12
+	VPOR         Y12, Y9, Y9
+	VPSHUFB      worda<>+0(SB), Y2, Y12
+	VPMADDUBSW   (DI), Y9, Y9
+	VPMADDWD     Y12, Y9, Y9
+	VMOVDQA      Y9, Y9
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSLLW       $0x03, Y8, Y12
+	VPAND        sixteen<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      wordb<>+0(SB), Y2, Y12
+	VPMADDUBSW   32(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y9, Y9
+	VMOVDQU      80(CX)(DX*2), Y11
+	VPAND        Y1, Y11, Y12
+	VPSLLW       $0x02, Y8, Y13
+	VPAND        sixteen<>+0(SB), Y13, Y13
+	VPOR         Y13, Y12, Y12
+	VPSHUFB      wordc<>+0(SB), Y2, Y13
+	VPMADDUBSW   64(DI), Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y9, Y9
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSLLW       $0x01, Y8, Y12
+	VPAND        sixteen<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      wordd<>+0(SB), Y2, Y12
+	VPMADDUBSW   96(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y9, Y9
+	VMOVDQU      112(CX)(DX*2), Y11
+	VPAND        Y1, Y11, Y12
+	VPAND        sixteen<>+0(SB), Y8, Y13
+	VPOR         Y13, Y12, Y12
+	VPSHUFB      worde<>+0(SB), Y2, Y13
+	VPMADDUBSW   128(DI), Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y9, Y9
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSRLW       $0x01, Y8, Y12
+	VPAND        sixteen<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      wordf<>+0(SB), Y2, Y12
+	VPMADDUBSW   160(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y9, Y9
+	VMOVDQU      144(CX)(DX*2), Y11
+	VPAND        Y1, Y11, Y12
+	VPSRLW       $0x02, Y8, Y13
+	VPAND        sixteen<>+0(SB), Y13, Y13
+	VPOR         Y13, Y12, Y12
+	VPSHUFB      wordg<>+0(SB), Y2, Y13
+	VPMADDUBSW   192(DI), Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y9, Y9
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSRLW       $0x03, Y8, Y8
+	VPAND        sixteen<>+0(SB), Y8, Y8
+	VPOR         Y8, Y11, Y11
+	VPSHUFB      wordh<>+0(SB), Y2, Y2
+	VPMADDUBSW   224(DI), Y11, Y11
+	VPMADDWD     Y2, Y11, Y11
+	VPADDD       Y11, Y9, Y9
+	PREFETCHT0   1280(SI)
+	PREFETCHT0   1344(SI)
+	VMOVDQU      4(CX)(BX*1), X3
+	VPSHUFD      $0xaa, X3, X2
+	VPSHUFD      $0x50, X3, X3
+	VPSRLVD      sixesShift<>+0(SB), X3, X3
+	VPAND        sixesMask<>+0(SB), X3, X3
+	VPSRLVD      sixesLow<>+0(SB), X2, X2
+	VPAND        sixesLowMask<>+0(SB), X2, X2
+	VPOR         X2, X3, X3
+	VINSERTI128  $0x01, X3, Y3, Y2
+	VMOVDQU      16(CX)(BX*1), Y8
+	VPSHUFB      minima<>+0(SB), Y2, Y12
+	VPMADDWD     (R9), Y12, Y12
+	VMOVDQU      48(CX)(BX*1), Y13
+	VPAND        Y1, Y13, Y11
+	VPSLLW       $0x04, Y8, Y14
+	VPAND        sixteen<>+0(SB), Y14, Y14
+	VPOR         Y14, Y11, Y11
+	VPSHUFB      worda<>+0(SB), Y2, Y14
+	VPMADDUBSW   (DI), Y11, Y11
+	VPMADDWD     Y14, Y11, Y11
+	VMOVDQA      Y11, Y11
+	VPSRLW       $0x04, Y13, Y13
+	VPAND        Y1, Y13, Y13
+	VPSLLW       $0x03, Y8, Y14
+	VPAND        sixteen<>+0(SB), Y14, Y14
+	VPOR         Y14, Y13, Y13
+	VPSHUFB      wordb<>+0(SB), Y2, Y14
+	VPMADDUBSW   32(DI), Y13, Y13
+	VPMADDWD     Y14, Y13, Y13
+	VPADDD       Y13, Y11, Y11
+	VMOVDQU      80(CX)(BX*1), Y13
+	VPAND        Y1, Y13, Y14
+	VPSLLW       $0x02, Y8, Y15
+	VPAND        sixteen<>+0(SB), Y15, Y15
+	VPOR         Y15, Y14, Y14
+	VPSHUFB      wordc<>+0(SB), Y2, Y15
+	VPMADDUBSW   64(DI), Y14, Y14
+	VPMADDWD     Y15, Y14, Y14
+	VPADDD       Y14, Y11, Y11
+	VPSRLW       $0x04, Y13, Y13
+	VPAND        Y1, Y13, Y13
+	VPSLLW       $0x01, Y8, Y14
+	VPAND        sixteen<>+0(SB), Y14, Y14
+	VPOR         Y14, Y13, Y13
+	VPSHUFB      wordd<>+0(SB), Y2, Y14
+	VPMADDUBSW   96(DI), Y13, Y13
+	VPMADDWD     Y14, Y13, Y13
+	VPADDD       Y13, Y11, Y11
+	VMOVDQU      112(CX)(BX*1), Y13
+	VPAND        Y1, Y13, Y14
+	VPAND        sixteen<>+0(SB), Y8, Y15
+	VPOR         Y15, Y14, Y14
+	VPSHUFB      worde<>+0(SB), Y2, Y15
+	VPMADDUBSW   128(DI), Y14, Y14
+	VPMADDWD     Y15, Y14, Y14
+	VPADDD       Y14, Y11, Y11
+	VPSRLW       $0x04, Y13, Y13
+	VPAND        Y1, Y13, Y13
+	VPSRLW       $0x01, Y8, Y14
+	VPAND        sixteen<>+0(SB), Y14, Y14
+	VPOR         Y14, Y13, Y13
+	VPSHUFB      wordf<>+0(SB), Y2, Y14
+	VPMADDUBSW   160(DI), Y13, Y13
+	VPMADDWD     Y14, Y13, Y13
+	VPADDD       Y13, Y11, Y11
+	VMOVDQU      144(CX)(BX*1), Y13
+	VPAND        Y1, Y13, Y14
+	VPSRLW       $0x02, Y8, Y15
+	VPAND        sixteen<>+0(SB), Y15, Y15
+	VPOR         Y15, Y14, Y14
+	VPSHUFB      wordg<>+0(SB), Y2, Y15
+	VPMADDUBSW   192(DI), Y14, Y14
+	VPMADDWD     Y15, Y14, Y14
+	VPADDD       Y14, Y11, Y11
+	VPSRLW       $0x04, Y13, Y13
+	VPAND        Y1, Y13, Y13
+	VPSRLW       $0x03, Y8, Y8
+	VPAND        sixteen<>+0(SB), Y8, Y8
+	VPOR         Y8, Y13, Y13
+	VPSHUFB      wordh<>+0(SB), Y2, Y2
+	VPMADDUBSW   224(DI), Y13, Y13
+	VPMADDWD     Y2, Y13, Y13
+	VPADDD       Y13, Y11, Y11
+	VPHADDD      Y12, Y10, Y10
+	VPHADDD      Y11, Y9, Y9
+	VPHADDD      Y9, Y6, Y6
+	VPHADDD      Y10, Y7, Y7
+	VBROADCASTSS (R8), Y2
+	VMOVD        (AX), X3
+	VPINSRD      $0x01, (AX)(DX*1), X3, X3
+	VPINSRD      $0x02, (AX)(DX*2), X3, X3
+	VPINSRD      $0x03, (AX)(BX*1), X3, X3
+	VMOVD        (CX), X9
+	VPINSRD      $0x01, (CX)(DX*1), X9, X9
+	VPINSRD      $0x02, (CX)(DX*2), X9, X9
+	VPINSRD      $0x03, (CX)(BX*1), X9, X9
+	VMOVDQU      splitHalves<>+0(SB), Y8
+	VPSHUFB      X8, X3, X3
+	VPSHUFB      X8, X9, X9
+	VPUNPCKLQDQ  X9, X3, X8
+	VPUNPCKHQDQ  X9, X3, X3
+	VCVTPH2PS    X8, Y8
+	VCVTPH2PS    X3, Y9
+	VPERM2I128   $0x20, Y6, Y4, Y10
+	VPERM2I128   $0x31, Y6, Y4, Y6
+	VPADDD       Y6, Y10, Y10
+	VMULPS       Y2, Y8, Y8
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       Y10, Y0, Y0
+	VPERM2I128   $0x20, Y7, Y5, Y4
+	VPERM2I128   $0x31, Y7, Y5, Y7
+	VPADDD       Y7, Y4, Y4
+	VMULPS       Y2, Y9, Y9
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y9, Y4, Y4
+	VSUBPS       Y4, Y0, Y0
+	ADDQ         $+1408, SI
+	ADDQ         $+176, AX
+	ADDQ         $+176, CX
+	ADDQ         $+256, DI
+	ADDQ         $+4, R8
+	ADDQ         $+32, R9
+	DECQ         R10
+	JNZ          loop
+	VCMPPS       $0x03, Y0, Y0, Y1
+	VBLENDVPS    Y1, quietNaN<>+0(SB), Y0, Y0
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      Y0, (AX)
+	VZEROUPPER
+	RET
+
+// func gemvQ6_KAVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int16, units int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemvQ6_KAVX2(SB), NOSPLIT, $0-64
+	MOVQ    w+8(FP), AX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    ahead+24(FP), SI
+	MOVQ    a+32(FP), DI
+	MOVQ    da+40(FP), R8
+	MOVQ    sums+48(FP), R9
+	LEAQ    (AX)(DX*4), CX
+	LEAQ    (DX)(DX*2), BX
+	ADDQ    AX, SI
+	VXORPS  Y0, Y0, Y0
+	MOVQ    units+56(FP), R10
+	VMOVDQU low4<>+0(SB), Y1
+	VMOVDQU bits45<>+0(SB), Y2
+
+loop:
+	PREFETCHT0   (SI)
+	PREFETCHT0   64(SI)
+	PREFETCHT0   128(SI)
+	PREFETCHT0   192(SI)
+	VPMOVSXBW    192(AX), Y3
+	VPERM2I128   $0x00, Y3, Y3, Y5
+	VPERM2I128   $0x11, Y3, Y3, Y6
+	VMOVDQU      128(AX), Y7
+	VMOVDQU      (AX), Y8
+	VPAND        Y1, Y8, Y4
+	VPSLLW       $0x04, Y7, Y9
+	VPAND        Y2, Y9, Y9
+	VPOR         Y9, Y4, Y4
+	VPSHUFB      wordPaira<>+0(SB), Y5, Y9
+	VPMADDUBSW   (DI), Y4, Y4
+	VPMADDWD     Y9, Y4, Y4
+	VMOVDQA      Y4, Y4
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPAND        Y2, Y7, Y9
+	VPOR         Y9, Y8, Y8
+	VPSHUFB      wordPairc<>+0(SB), Y5, Y9
+	VPMADDUBSW   64(DI), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      32(AX), Y8
+	VPAND        Y1, Y8, Y9
+	VPSLLW       $0x02, Y7, Y10
+	VPAND        Y2, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      wordPairb<>+0(SB), Y5, Y10
+	VPMADDUBSW   32(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y2, Y7, Y7
+	VPOR         Y7, Y8, Y8
+	VPSHUFB      wordPaird<>+0(SB), Y5, Y5
+	VPMADDUBSW   96(DI), Y8, Y8
+	VPMADDWD     Y5, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      160(AX), Y5
+	VMOVDQU      64(AX), Y7
+	VPAND        Y1, Y7, Y8
+	VPSLLW       $0x04, Y5, Y9
+	VPAND        Y2, Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPSHUFB      wordPaira<>+0(SB), Y6, Y9
+	VPMADDUBSW   128(DI), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPAND        Y2, Y5, Y8
+	VPOR         Y8, Y7, Y7
+	VPSHUFB      wordPairc<>+0(SB), Y6, Y8
+	VPMADDUBSW   192(DI), Y7, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VMOVDQU      96(AX), Y7
+	VPAND        Y1, Y7, Y8
+	VPSLLW       $0x02, Y5, Y9
+	VPAND        Y2, Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPSHUFB      wordPairb<>+0(SB), Y6, Y9
+	VPMADDUBSW   160(DI), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y5, Y7, Y7
+	VPSHUFB      wordPaird<>+0(SB), Y6, Y5
+	VPMADDUBSW   224(DI), Y7, Y7
+	VPMADDWD     Y5, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VPSLLW       $0x05, Y3, Y3
+	VPMADDWD     (R9), Y3, Y3
+	VPSUBD       Y3, Y4, Y4
+	PREFETCHT0   256(SI)
+	PREFETCHT0   320(SI)
+	PREFETCHT0   384(SI)
+	VPMOVSXBW    192(AX)(DX*1), Y3
+	VPERM2I128   $0x00, Y3, Y3, Y6
+	VPERM2I128   $0x11, Y3, Y3, Y7
+	VMOVDQU      128(AX)(DX*1), Y8
+	VMOVDQU      (AX)(DX*1), Y9
+	VPAND        Y1, Y9, Y5
+	VPSLLW       $0x04, Y8, Y10
+	VPAND        Y2, Y10, Y10
+	VPOR         Y10, Y5, Y5
+	VPSHUFB      wordPaira<>+0(SB), Y6, Y10
+	VPMADDUBSW   (DI), Y5, Y5
+	VPMADDWD     Y10, Y5, Y5
+	VMOVDQA      Y5, Y5
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPAND        Y2, Y8, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      wordPairc<>+0(SB), Y6, Y10
+	VPMADDUBSW   64(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VMOVDQU      32(AX)(DX*1), Y9
+	VPAND        Y1, Y9, Y10
+	VPSLLW       $0x02, Y8, Y11
+	VPAND        Y2, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      wordPairb<>+0(SB), Y6, Y11
+	VPMADDUBSW   32(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        Y2, Y8, Y8
+	VPOR         Y8, Y9, Y9
+	VPSHUFB      wordPaird<>+0(SB), Y6, Y6
+	VPMADDUBSW   96(DI), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VMOVDQU      160(AX)(DX*1), Y6
+	VMOVDQU      64(AX)(DX*1), Y8
+	VPAND        Y1, Y8, Y9
+	VPSLLW       $0x04, Y6, Y10
+	VPAND        Y2, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      wordPaira<>+0(SB), Y7, Y10
+	VPMADDUBSW   128(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPAND        Y2, Y6, Y9
+	VPOR         Y9, Y8, Y8
+	VPSHUFB      wordPairc<>+0(SB), Y7, Y9
+	VPMADDUBSW   192(DI), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVDQU      96(AX)(DX*1), Y8
+	VPAND        Y1, Y8, Y9
+	VPSLLW       $0x02, Y6, Y10
+	VPAND        Y2, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      wordPairb<>+0(SB), Y7, Y10
+	VPMADDUBSW   160(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPSRLW       $0x02, Y6, Y6
+	VPAND        Y2, Y6, Y6
+	VPOR         Y6, Y8, Y8
+	VPSHUFB      wordPaird<>+0(SB), Y7, Y6
+	VPMADDUBSW   224(DI), Y8, Y8
+	VPMADDWD     Y6, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VPSLLW       $0x05, Y3, Y3
+	VPMADDWD     (R9), Y3, Y3
+	VPSUBD       Y3, Y5, Y5
+	VPHADDD      Y5, Y4, Y4
+	PREFETCHT0   448(SI)
+	PREFETCHT0   512(SI)
+	PREFETCHT0   576(SI)
+	VPMOVSXBW    192(AX)(DX*2), Y3
+	VPERM2I128   $0x00, Y3, Y3, Y6
+	VPERM2I128   $0x11, Y3, Y3, Y7
+	VMOVDQU      128(AX)(DX*2), Y8
+	VMOVDQU      (AX)(DX*2), Y9
+	VPAND        Y1, Y9, Y5
+	VPSLLW       $0x04, Y8, Y10
+	VPAND        Y2, Y10, Y10
+	VPOR         Y10, Y5, Y5
+	VPSHUFB      wordPaira<>+0(SB), Y6, Y10
+	VPMADDUBSW   (DI), Y5, Y5
+	VPMADDWD     Y10, Y5, Y5
+	VMOVDQA      Y5, Y5
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPAND        Y2, Y8, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      wordPairc<>+0(SB), Y6, Y10
+	VPMADDUBSW   64(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VMOVDQU      32(AX)(DX*2), Y9
+	VPAND        Y1, Y9, Y10
+	VPSLLW       $0x02, Y8, Y11
+	VPAND        Y2, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      wordPairb<>+0(SB), Y6, Y11
+	VPMADDUBSW   32(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        Y2, Y8, Y8
+	VPOR         Y8, Y9, Y9
+	VPSHUFB      wordPaird<>+0(SB), Y6, Y6
+	VPMADDUBSW   96(DI), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VMOVDQU      160(AX)(DX*2), Y6
+	VMOVDQU      64(AX)(DX*2), Y8
+	VPAND        Y1, Y8, Y9
+	VPSLLW       $0x04, Y6, Y10
+	VPAND        Y2, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      wordPaira<>+0(SB), Y7, Y10
+	VPMADDUBSW   128(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPAND        Y2, Y6, Y9
+	VPOR         Y9, Y8, Y8
+	VPSHUFB      wordPairc<>+0(SB), Y7, Y9
+	VPMADDUBSW   192(DI), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVDQU      96(AX)(DX*2), Y8
+	VPAND        Y1, Y8, Y9
+	VPSLLW       $0x02, Y6, Y10
+	VPAND        Y2, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      wordPairb<>+0(SB), Y7, Y10
+	VPMADDUBSW   160(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPSRLW       $0x02, Y6, Y6
+	VPAND        Y2, Y6, Y6
+	VPOR         Y6, Y8, Y8
+	VPSHUFB      wordPaird<>+0(SB), Y7, Y6
+	VPMADDUBSW   224(DI), Y8, Y8
+	VPMADDWD     Y6, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VPSLLW       $0x05, Y3, Y3
+	VPMADDWD     (R9), Y3, Y3
+	VPSUBD       Y3, Y5, Y5
+	PREFETCHT0   640(SI)
+	PREFETCHT0   704(SI)
+	PREFETCHT0   768(SI)
+	PREFETCHT0   832(SI)
+	VPMOVSXBW    192(AX)(BX*1), Y3
+	VPERM2I128   $0x00, Y3, Y3, Y7
+	VPERM2I128   $0x11, Y3, Y3, Y8
+	VMOVDQU      128(AX)(BX*1), Y9
+	VMOVDQU      (AX)(BX*1), Y10
+	VPAND        Y1, Y10, Y6
+	VPSLLW       $0x04, Y9, Y11
+	VPAND        Y2, Y11, Y11
+	VPOR         Y11, Y6, Y6
+	VPSHUFB      wordPaira<>+0(SB), Y7, Y11
+	VPMADDUBSW   (DI), Y6, Y6
+	VPMADDWD     Y11, Y6, Y6
+	VMOVDQA      Y6, Y6
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPAND        Y2, Y9, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      wordPairc<>+0(SB), Y7, Y11
+	VPMADDUBSW   64(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	VMOVDQU      32(AX)(BX*1), Y10
+	VPAND        Y1, Y10, Y11
+	VPSLLW       $0x02, Y9, Y12
+	VPAND        Y2, Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      wordPairb<>+0(SB), Y7, Y12
+	VPMADDUBSW   32(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPSRLW       $0x02, Y9, Y9
+	VPAND        Y2, Y9, Y9
+	VPOR         Y9, Y10, Y10
+	VPSHUFB      wordPaird<>+0(SB), Y7, Y7
+	VPMADDUBSW   96(DI), Y10, Y10
+	VPMADDWD     Y7, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	VMOVDQU      160(AX)(BX*1), Y7
+	VMOVDQU      64(AX)(BX*1), Y9
+	VPAND        Y1, Y9, Y10
+	VPSLLW       $0x04, Y7, Y11
+	VPAND        Y2, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      wordPaira<>+0(SB), Y8, Y11
+	VPMADDUBSW   128(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPAND        Y2, Y7, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      wordPairc<>+0(SB), Y8, Y10
+	VPMADDUBSW   192(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VMOVDQU      96(AX)(BX*1), Y9
+	VPAND        Y1, Y9, Y10
+	VPSLLW       $0x02, Y7, Y11
+	VPAND        Y2, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      wordPairb<>+0(SB), Y8, Y11
+	VPMADDUBSW   160(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y2, Y7, Y7
+	VPOR         Y7, Y9, Y9
+	VPSHUFB      wordPaird<>+0(SB), Y8, Y7
+	VPMADDUBSW   224(DI), Y9, Y9
+	VPMADDWD     Y7, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPSLLW       $0x05, Y3, Y3
+	VPMADDWD     (R9), Y3, Y3
+	VPSUBD       Y3, Y6, Y6
+	VPHADDD      Y6, Y5, Y5
+	VPHADDD      Y5, Y4, Y4
+	PREFETCHT0   896(SI)
+	PREFETCHT0   960(SI)
+	PREFETCHT0   1024(SI)
+	VPMOVSXBW    192(CX), Y3
+	VPERM2I128   $0x00, Y3, Y3, Y6
+	VPERM2I128   $0x11, Y3, Y3, Y7
+	VMOVDQU      128(CX), Y8
+	VMOVDQU      (CX), Y9
+	VPAND        Y1, Y9, Y5
+	VPSLLW       $0x04, Y8, Y10
+	VPAND        Y2, Y10, Y10
+	VPOR         Y10, Y5, Y5
+	VPSHUFB      wordPaira<>+0(SB), Y6, Y10
+	VPMADDUBSW   (DI), Y5, Y5
+	VPMADDWD     Y10, Y5, Y5
+	VMOVDQA      Y5, Y5
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPAND        Y2, Y8, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      wordPairc<>+0(SB), Y6, Y10
+	VPMADDUBSW   64(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VMOVDQU      32(CX), Y9
+	VPAND        Y1, Y9, Y10
+	VPSLLW       $0x02, Y8, Y11
+	VPAND        Y2, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      wordPairb<>+0(SB), Y6, Y11
+	VPMADDUBSW   32(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        Y2, Y8, Y8
+	VPOR         Y8, Y9, Y9
+	VPSHUFB      wordPaird<>+0(SB), Y6, Y6
+	VPMADDUBSW   96(DI), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VMOVDQU      160(CX), Y6
+	VMOVDQU      64(CX), Y8
+	VPAND        Y1, Y8, Y9
+	VPSLLW       $0x04, Y6, Y10
+	VPAND        Y2, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      wordPaira<>+0(SB), Y7, Y10
+	VPMADDUBSW   128(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPAND        Y2, Y6, Y9
+	VPOR         Y9, Y8, Y8
+	VPSHUFB      wordPairc<>+0(SB), Y7, Y9
+	VPMADDUBSW   192(DI), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVDQU      96(CX), Y8
+	VPAND        Y1, Y8, Y9
+	VPSLLW       $0x02, Y6, Y10
+	VPAND        Y2, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      wordPairb<>+0(SB), Y7, Y10
+	VPMADDUBSW   160(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPSRLW       $0x02, Y6, Y6
+	VPAND        Y2, Y6, Y6
+	VPOR         Y6, Y8, Y8
+	VPSHUFB      wordPaird<>+0(SB), Y7, Y6
+	VPMADDUBSW   224(DI), Y8, Y8
+	VPMADDWD     Y6, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VPSLLW       $0x05, Y3, Y3
+	VPMADDWD     (R9), Y3, Y3
+	VPSUBD       Y3, Y5, Y5
+	PREFETCHT0   1088(SI)
+	PREFETCHT0   1152(SI)
+	PREFETCHT0   1216(SI)
+	VPMOVSXBW    192(CX)(DX*1), Y3
+	VPERM2I128   $0x00, Y3, Y3, Y7
+	VPERM2I128   $0x11, Y3, Y3, Y8
+	VMOVDQU      128(CX)(DX*1), Y9
+	VMOVDQU      (CX)(DX*1), Y10
+	VPAND        Y1, Y10, Y6
+	VPSLLW       $0x04, Y9, Y11
+	VPAND        Y2, Y11, Y11
+	VPOR         Y11, Y6, Y6
+	VPSHUFB      wordPaira<>+0(SB), Y7, Y11
+	VPMADDUBSW   (DI), Y6, Y6
+	VPMADDWD     Y11, Y6, Y6
+	VMOVDQA      Y6, Y6
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPAND        Y2, Y9, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      wordPairc<>+0(SB), Y7, Y11
+	VPMADDUBSW   64(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	VMOVDQU      32(CX)(DX*1), Y10
+	VPAND        Y1, Y10, Y11
+	VPSLLW       $0x02, Y9, Y12
+	VPAND        Y2, Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      wordPairb<>+0(SB), Y7, Y12
+	VPMADDUBSW   32(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPSRLW       $0x02, Y9, Y9
+	VPAND        Y2, Y9, Y9
+	VPOR         Y9, Y10, Y10
+	VPSHUFB      wordPaird<>+0(SB), Y7, Y7
+	VPMADDUBSW   96(DI), Y10, Y10
+	VPMADDWD     Y7, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	VMOVDQU      160(CX)(DX*1), Y7
+	VMOVDQU      64(CX)(DX*1), Y9
+	VPAND        Y1, Y9, Y10
+	VPSLLW       $0x04, Y7, Y11
+	VPAND        Y2, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      wordPaira<>+0(SB), Y8, Y11
+	VPMADDUBSW   128(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPAND        Y2, Y7, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      wordPairc<>+0(SB), Y8, Y10
+	VPMADDUBSW   192(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VMOVDQU      96(CX)(DX*1), Y9
+	VPAND        Y1, Y9, Y10
+	VPSLLW       $0x02, Y7, Y11
+	VPAND        Y2, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      wordPairb<>+0(SB), Y8, Y11
+	VPMADDUBSW   160(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y2, Y7, Y7
+	VPOR         Y7, Y9, Y9
+	VPSHUFB      wordPaird<>+0(SB), Y8, Y7
+	VPMADDUBSW   224(DI), Y9, Y9
+	VPMADDWD     Y7, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPSLLW       $0x05, Y3, Y3
+	VPMADDWD     (R9), Y3, Y3
+	VPSUBD       Y3, Y6, Y6
+	VPHADDD      Y6, Y5, Y5
+	PREFETCHT0   1280(SI)
+	PREFETCHT0   1344(SI)
+	PREFETCHT0   1408(SI)
+	VPMOVSXBW    192(CX)(DX*2), Y3
+	VPERM2I128   $0x00, Y3, Y3, Y7
+	VPERM2I128   $0x11, Y3, Y3, Y8
+	VMOVDQU      128(CX)(DX*2), Y9
+	VMOVDQU      (CX)(DX*2), Y10
+	VPAND        Y1, Y10, Y6
+	VPSLLW       $0x04, Y9, Y11
+	VPAND        Y2, Y11, Y11
+	VPOR         Y11, Y6, Y6
+	VPSHUFB      wordPaira<>+0(SB), Y7, Y11
+	VPMADDUBSW   (DI), Y6, Y6
+	VPMADDWD     Y11, Y6, Y6
+	VMOVDQA      Y6, Y6
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPAND        Y2, Y9, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      wordPairc<>+0(SB), Y7, Y11
+	VPMADDUBSW   64(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	VMOVDQU      32(CX)(DX*2), Y10
+	VPAND        Y1, Y10, Y11
+	VPSLLW       $0x02, Y9, Y12
+	VPAND        Y2, Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      wordPairb<>+0(SB), Y7, Y12
+	VPMADDUBSW   32(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPSRLW       $0x02, Y9, Y9
+	VPAND        Y2, Y9, Y9
+	VPOR         Y9, Y10, Y10
+	VPSHUFB      wordPaird<>+0(SB), Y7, Y7
+	VPMADDUBSW   96(DI), Y10, Y10
+	VPMADDWD     Y7, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	VMOVDQU      160(CX)(DX*2), Y7
+	VMOVDQU      64(CX)(DX*2), Y9
+	VPAND        Y1, Y9, Y10
+	VPSLLW       $0x04, Y7, Y11
+	VPAND        Y2, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      wordPaira<>+0(SB), Y8, Y11
+	VPMADDUBSW   128(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPAND        Y2, Y7, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      wordPairc<>+0(SB), Y8, Y10
+	VPMADDUBSW   192(DI), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VMOVDQU      96(CX)(DX*2), Y9
+	VPAND        Y1, Y9, Y10
+	VPSLLW       $0x02, Y7, Y11
+	VPAND        Y2, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      wordPairb<>+0(SB), Y8, Y11
+	VPMADDUBSW   160(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y2, Y7, Y7
+	VPOR         Y7, Y9, Y9
+	VPSHUFB      wordPaird<>+0(SB), Y8, Y7
+	VPMADDUBSW   224(DI), Y9, Y9
+	VPMADDWD     Y7, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPSLLW       $0x05, Y3, Y3
+	VPMADDWD     (R9), Y3, Y3
+	VPSUBD       Y3, Y6, Y6
+	PREFETCHT0   1472(SI)
+	PREFETCHT0   1536(SI)
+	PREFETCHT0   1600(SI)
+	PREFETCHT0   1664(SI)
+	VPMOVSXBW    192(CX)(BX*1), Y3
+	VPERM2I128   $0x00, Y3, Y3, Y8
+	VPERM2I128   $0x11, Y3, Y3, Y9
+	VMOVDQU      128(CX)(BX*1), Y10
+	VMOVDQU      (CX)(BX*1), Y11
+	VPAND        Y1, Y11, Y7
+	VPSLLW       $0x04, Y10, Y12
+	VPAND        Y2, Y12, Y12
+	VPOR         Y12, Y7, Y7
+	VPSHUFB      wordPaira<>+0(SB), Y8, Y12
+	VPMADDUBSW   (DI), Y7, Y7
+	VPMADDWD     Y12, Y7, Y7
+	VMOVDQA      Y7, Y7
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPAND        Y2, Y10, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      wordPairc<>+0(SB), Y8, Y12
+	VPMADDUBSW   64(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      32(CX)(BX*1), Y11
+	VPAND        Y1, Y11, Y12
+	VPSLLW       $0x02, Y10, Y13
+	VPAND        Y2, Y13, Y13
+	VPOR         Y13, Y12, Y12
+	VPSHUFB      wordPairb<>+0(SB), Y8, Y13
+	VPMADDUBSW   32(DI), Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y2, Y10, Y10
+	VPOR         Y10, Y11, Y11
+	VPSHUFB      wordPaird<>+0(SB), Y8, Y8
+	VPMADDUBSW   96(DI), Y11, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      160(CX)(BX*1), Y8
+	VMOVDQU      64(CX)(BX*1), Y10
+	VPAND        Y1, Y10, Y11
+	VPSLLW       $0x04, Y8, Y12
+	VPAND        Y2, Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      wordPaira<>+0(SB), Y9, Y12
+	VPMADDUBSW   128(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPAND        Y2, Y8, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      wordPairc<>+0(SB), Y9, Y11
+	VPMADDUBSW   192(DI), Y10, Y10
+	VPMADDWD     Y11, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	VMOVDQU      96(CX)(BX*1), Y10
+	VPAND        Y1, Y10, Y11
+	VPSLLW       $0x02, Y8, Y12
+	VPAND        Y2, Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      wordPairb<>+0(SB), Y9, Y12
+	VPMADDUBSW   160(DI), Y11, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        Y2, Y8, Y8
+	VPOR         Y8, Y10, Y10
+	VPSHUFB      wordPaird<>+0(SB), Y9, Y8
+	VPMADDUBSW   224(DI), Y10, Y10
+	VPMADDWD     Y8, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	VPSLLW       $0x05, Y3, Y3
+	VPMADDWD     (R9), Y3, Y3
+	VPSUBD       Y3, Y7, Y7
+	VPHADDD      Y7, Y6, Y6
+	VPHADDD      Y6, Y5, Y5
+	VBROADCASTSS (R8), Y3
+	VPERM2I128   $0x20, Y5, Y4, Y6
+	VPERM2I128   $0x31, Y5, Y4, Y5
+	VPADDD       Y5, Y6, Y6
+	VPXOR        X4, X4, X4
+	VPINSRW      $0x00, 208(AX), X4, X4
+	VPINSRW      $0x01, 208(AX)(DX*1), X4, X4
+	VPINSRW      $0x02, 208(AX)(DX*2), X4, X4
+	VPINSRW      $0x03, 208(AX)(BX*1), X4, X4
+	VPINSRW      $0x04, 208(CX), X4, X4
+	VPINSRW      $0x05, 208(CX)(DX*1), X4, X4
+	VPINSRW      $0x06, 208(CX)(DX*2), X4, X4
+	VPINSRW      $0x07, 208(CX)(BX*1), X4, X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       Y3, Y4, Y4
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y6, Y0, Y0
+	ADDQ         $+1680, SI
+	ADDQ         $+210, AX
+	ADDQ         $+210, CX
+	ADDQ         $+256, DI
+	ADDQ         $+4, R8
+	ADDQ         $+32, R9
+	DECQ         R10
+	JNZ          loop
+	VCMPPS       $0x03, Y0, Y0, Y1
+	VBLENDVPS    Y1, quietNaN<>+0(SB), Y0, Y0
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      Y0, (AX)
+	VZEROUPPER
+	RET
+
+DATA wordPaira<>+0(SB)/4, $0x01000100
+DATA wordPaira<>+4(SB)/4, $0x01000100
+DATA wordPaira<>+8(SB)/4, $0x01000100
+DATA wordPaira<>+12(SB)/4, $0x01000100
+DATA wordPaira<>+16(SB)/4, $0x03020302
+DATA wordPaira<>+20(SB)/4, $0x03020302
+DATA wordPaira<>+24(SB)/4, $0x03020302
+DATA wordPaira<>+28(SB)/4, $0x03020302
+GLOBL wordPaira<>(SB), RODATA|NOPTR, $32
+
+DATA wordPairc<>+0(SB)/4, $0x09080908
+DATA wordPairc<>+4(SB)/4, $0x09080908
+DATA wordPairc<>+8(SB)/4, $0x09080908
+DATA wordPairc<>+12(SB)/4, $0x09080908
+DATA wordPairc<>+16(SB)/4, $0x0b0a0b0a
+DATA wordPairc<>+20(SB)/4, $0x0b0a0b0a
+DATA wordPairc<>+24(SB)/4, $0x0b0a0b0a
+DATA wordPairc<>+28(SB)/4, $0x0b0a0b0a
+GLOBL wordPairc<>(SB), RODATA|NOPTR, $32
+
+DATA wordPairb<>+0(SB)/4, $0x05040504
+DATA wordPairb<>+4(SB)/4, $0x05040504
+DATA wordPairb<>+8(SB)/4, $0x05040504
+DATA wordPairb<>+12(SB)/4, $0x05040504
+DATA wordPairb<>+16(SB)/4, $0x07060706
+DATA wordPairb<>+20(SB)/4, $0x07060706
+DATA wordPairb<>+24(SB)/4, $0x07060706
+DATA wordPairb<>+28(SB)/4, $0x07060706
+GLOBL wordPairb<>(SB), RODATA|NOPTR, $32
+
+DATA wordPaird<>+0(SB)/4, $0x0d0c0d0c
+DATA wordPaird<>+4(SB)/4, $0x0d0c0d0c
+DATA wordPaird<>+8(SB)/4, $0x0d0c0d0c
+DATA wordPaird<>+12(SB)/4, $0x0d0c0d0c
+DATA wordPaird<>+16(SB)/4, $0x0f0e0f0e
+DATA wordPaird<>+20(SB)/4, $0x0f0e0f0e
+DATA wordPaird<>+24(SB)/4, $0x0f0e0f0e
+DATA wordPaird<>+28(SB)/4, $0x0f0e0f0e
+GLOBL wordPaird<>(SB), RODATA|NOPTR, $32

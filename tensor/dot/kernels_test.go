@@ -134,6 +134,29 @@ func TestKernelsEqualScalar(t *testing.T) {
 	}
 }
 
+// TestOneRowEqualsScalar: a single row of activations meets 8 rows of weights at
+// a time where they lie, and those that are left over in a tile.
+func TestOneRowEqualsScalar(t *testing.T) {
+	rng := rand.New(rand.NewPCG(17, 18))
+	s := new(Scratch)
+	for _, typ := range blockTypes() {
+		for _, width := range widths {
+			if width%int(typ.BlockValues()) != 0 {
+				continue
+			}
+			k := kernel(t, typ, width, FormatOf(typ))
+			for _, rows := range []int{8, 9, 16, 23} {
+				for range 3 {
+					w := make([]byte, rows*k.RowBytes())
+					anyBytes(rng, w)
+					what := fmt.Sprintf("%s, width %d, %d rows", typ, width, rows)
+					compareMul(t, what, k, w, batchOf(t, k.Format(), width, activations(rng, width)), s)
+				}
+			}
+		}
+	}
+}
+
 // TestUnpackers compares whole tiles.
 func TestUnpackers(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 14))

@@ -216,3 +216,57 @@ func dotFloatsAVX2(dst *float32, rows *float32, x *float32, width int)
 //
 //go:noescape
 func dotFloatsTwoAVX2(dst *float32, rows *float32, x *float32, width int)
+
+// gemvQ4_0AVX2 multiplies 8 rows of Q4_0, rowBytes apart, with an activation row. Bytes that lie
+// ahead are asked for early.
+//
+//go:noescape
+func gemvQ4_0AVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int32, units int)
+
+// gemvQ4_1AVX2 multiplies 8 rows of Q4_1, rowBytes apart, with an activation row. Bytes that lie
+// ahead are asked for early.
+//
+//go:noescape
+func gemvQ4_1AVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int32, units int)
+
+// gemvQ5_0AVX2 multiplies 8 rows of Q5_0, rowBytes apart, with an activation row. Bytes that lie
+// ahead are asked for early.
+//
+//go:noescape
+func gemvQ5_0AVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int32, units int)
+
+// gemvQ5_1AVX2 multiplies 8 rows of Q5_1, rowBytes apart, with an activation row. Bytes that lie
+// ahead are asked for early.
+//
+//go:noescape
+func gemvQ5_1AVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int32, units int)
+
+// gemvQ8_0AVX2 multiplies 8 rows of Q8_0, rowBytes apart, with an activation row. Bytes that lie
+// ahead are asked for early.
+//
+//go:noescape
+func gemvQ8_0AVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int32, units int)
+
+// gemvIQ4_NLAVX2 multiplies 8 rows of IQ4_NL, rowBytes apart, with an activation row. Bytes that lie
+// ahead are asked for early.
+//
+//go:noescape
+func gemvIQ4_NLAVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int32, units int)
+
+// gemvQ4_KAVX2 multiplies 8 rows of Q4_K, rowBytes apart, with an activation row. Bytes that lie
+// ahead are asked for early.
+//
+//go:noescape
+func gemvQ4_KAVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int16, units int)
+
+// gemvQ5_KAVX2 multiplies 8 rows of Q5_K, rowBytes apart, with an activation row. Bytes that lie
+// ahead are asked for early.
+//
+//go:noescape
+func gemvQ5_KAVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int16, units int)
+
+// gemvQ6_KAVX2 multiplies 8 rows of Q6_K, rowBytes apart, with an activation row. Bytes that lie
+// ahead are asked for early.
+//
+//go:noescape
+func gemvQ6_KAVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int16, units int)

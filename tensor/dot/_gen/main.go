@@ -44,6 +44,8 @@ func main() {
 	expand256(true)
 	dotFloats(1)
 	dotFloats(2)
+	gemvs32()
+	gemvs256()
 	Generate()
 }
 

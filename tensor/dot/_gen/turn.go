@@ -36,16 +36,18 @@ func turn() {
 			VSHUFPS(U8([]uint8{0x44, 0xee}[k%2]), v[1], v[0], q[half][k])
 		}
 	}
-	nan := words("quietNaN", 0x7fc00000, 0x7fc00000, 0x7fc00000, 0x7fc00000, 0x7fc00000, 0x7fc00000, 0x7fc00000, 0x7fc00000)
 	for k := range 4 {
 		for high := range 2 {
 			v, bad := YMM(), YMM()
 			VPERM2F128(U8([]uint8{0x20, 0x31}[high]), q[1][k], q[0][k], v)
 			VCMPPS(U8(3), v, v, bad)
-			VBLENDVPS(bad, nan, v, v)
+			VBLENDVPS(bad, quietNaNs(), v, v)
 			VMOVUPS(v, row(4*high+k))
 		}
 	}
 	VZEROUPPER()
 	RET()
 }
+
+// quietNaNs is the one NaN that results have.
+func quietNaNs() Mem { return eights("quietNaN", 0x7fc00000) }

@@ -105,8 +105,12 @@ func (b block) scale16(at int, last bool) {
 // nibbles gives the 16 low nibbles of 16 bytes, then the high ones. Shifts are
 // those of highFour.
 func (b block) nibbles(at int, shifts, mask VecVirtual) VecVirtual {
+	return nibblesAt(b.from(at), shifts, mask)
+}
+
+func nibblesAt(m Mem, shifts, mask VecVirtual) VecVirtual {
 	y := YMM()
-	VBROADCASTI128(b.from(at), y)
+	VBROADCASTI128(m, y)
 	VPSRLVQ(shifts, y, y)
 	VPAND(mask, y, y)
 	return y
@@ -127,6 +131,11 @@ func (b block) store(y VecVirtual, at int) {
 // scaleSlot is a place among the integer scales.
 func (b block) scaleSlot(at int) Mem { return Mem{Base: b.scales, Index: b.at, Scale: 2, Disp: at} }
 
+// splitHalves puts the lower halves of a lane's words first.
+func splitHalves() VecVirtual {
+	return load(words("splitHalves", 0x05040100, 0x0d0c0908, 0x07060302, 0x0f0e0b0a, 0x05040100, 0x0d0c0908, 0x07060302, 0x0f0e0b0a))
+}
+
 // widen turns F16 scales that unpackers copied into float32: lane i is row i.
 func widen(both bool) {
 	name := "widenAVX2"
@@ -142,7 +151,7 @@ func widen(both bool) {
 	Pragma("noescape")
 	d, m, units := pointer("d"), pointer("m"), pointer("units")
 	// Lower halves of a lane's words first, upper halves after them.
-	split := load(words("splitHalves", 0x05040100, 0x0d0c0908, 0x07060302, 0x0f0e0b0a, 0x05040100, 0x0d0c0908, 0x07060302, 0x0f0e0b0a))
+	split := splitHalves()
 	loop("loop", units, func() {
 		x, y := YMM(), YMM()
 		VPSHUFB(split, load(Mem{Base: d}), x)
@@ -173,8 +182,18 @@ func table(name string, bias int, v ...int) VecVirtual {
 
 // fifthBits turns the bits of the word at an offset into bit 4 of 32 bytes.
 func (b block) fifthBits(at int, spread, bits, sixteen VecVirtual) VecVirtual {
+	return fifthBitsAt(b.from(at), spread, bits, sixteen)
+}
+
+func fifthBitsConstants() (spread, bits, sixteen VecVirtual) {
+	spread = load(words("spreadBits", 0, 0, 0x01010101, 0x01010101, 0x02020202, 0x02020202, 0x03030303, 0x03030303))
+	bits = load(words("eachBit", 0x08040201, 0x80402010, 0x08040201, 0x80402010, 0x08040201, 0x80402010, 0x08040201, 0x80402010))
+	return spread, bits, fill("sixteen", 16)
+}
+
+func fifthBitsAt(m Mem, spread, bits, sixteen VecVirtual) VecVirtual {
 	y := YMM()
-	VPBROADCASTD(b.from(at), y)
+	VPBROADCASTD(m, y)
 	VPSHUFB(spread, y, y)
 	VPAND(bits, y, y)
 	VPCMPEQB(bits, y, y)
@@ -214,9 +233,8 @@ func unpackers32() {
 	})
 	var spread, bits, sixteen VecVirtual
 	five := func() {
-		shifts, low, sixteen = highFour(), fill("low4", 15), fill("sixteen", 16)
-		spread = load(words("spreadBits", 0, 0, 0x01010101, 0x01010101, 0x02020202, 0x02020202, 0x03030303, 0x03030303))
-		bits = load(words("eachBit", 0x08040201, 0x80402010, 0x08040201, 0x80402010, 0x08040201, 0x80402010, 0x08040201, 0x80402010))
+		shifts, low = highFour(), fill("low4", 15)
+		spread, bits, sixteen = fifthBitsConstants()
 	}
 	unpacker("Q5_0", 22, 1, 32, five, func(b block) {
 		b.scale16(0, false)

@@ -15,7 +15,7 @@ func (b block) at32(at int) VecVirtual {
 
 // shifted moves bits of bytes from place from to place to and masks them. The
 // mask hides what comes from the neighbours.
-func shifted(x VecVirtual, from, to int, mask VecVirtual) VecVirtual {
+func shifted(x VecVirtual, from, to int, mask Op) VecVirtual {
 	y := YMM()
 	switch {
 	case from > to:
@@ -153,16 +153,9 @@ func unpackersK() {
 func (b block) sixes(at int) {
 	x, n := XMM(), XMM()
 	VMOVDQU(b.from(at), x)
-	VPSHUFD(U8(0xaa), x, n)
-	VPSHUFD(U8(0x50), x, x)
-	VPSRLVD(words("sixesShift", 0, 2, 0, 2), x, x)
-	VPAND(words("sixesMask", 0x3f3f3f3f, 0x30303030, 0x3f3f3f3f, 0x30303030), x, x)
-	VPSRLVD(words("sixesLow", 0, 0, 0, 4), n, n)
-	VPAND(words("sixesLowMask", 0, 0x0f0f0f0f, 0, 0x0f0f0f0f), n, n)
-	VPOR(n, x, x)
+	sixesOf(x, n)
 	y := YMM()
 	VINSERTI128(U8(1), x, x.AsY(), y)
-	const none = 0x80
 	for i, m := range []Mem{
 		twiceTwice("scales03", 0), twiceTwice("scales47", 4),
 	} {
@@ -170,12 +163,29 @@ func (b block) sixes(at int) {
 		VPSHUFB(m, y, s)
 		VMOVDQU(s, b.scaleSlot(32*i))
 	}
+	VPSHUFB(minimaTwice(), y, y)
+	VMOVDQU(y, b.slot(b.corr, 0))
+}
+
+// sixesOf makes bytes of the 6 bits in x: scales 0-7, then minima 0-7. n is room.
+func sixesOf(x, n VecVirtual) {
+	VPSHUFD(U8(0xaa), x, n)
+	VPSHUFD(U8(0x50), x, x)
+	VPSRLVD(words("sixesShift", 0, 2, 0, 2), x, x)
+	VPAND(words("sixesMask", 0x3f3f3f3f, 0x30303030, 0x3f3f3f3f, 0x30303030), x, x)
+	VPSRLVD(words("sixesLow", 0, 0, 0, 4), n, n)
+	VPAND(words("sixesLowMask", 0, 0x0f0f0f0f, 0, 0x0f0f0f0f), n, n)
+	VPOR(n, x, x)
+}
+
+// minimaTwice takes bytes 8-15 of each half to two words each.
+func minimaTwice() Mem {
+	const none = 0x80
 	var w [8]uint32
 	for i := range w {
 		w[i] = uint32(8+i)*0x00010001 | none<<8 | none<<24
 	}
-	VPSHUFB(words("minima", w[:]...), y, y)
-	VMOVDQU(y, b.slot(b.corr, 0))
+	return words("minima", w[:]...)
 }
 
 // twiceTwice takes 4 bytes from the first one on, each to two words that hold

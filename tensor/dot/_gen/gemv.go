@@ -1,0 +1,406 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+// A gemv kernel multiplies 8 whole rows of weights, as the file holds them, with
+// one activation row: what a token of an answer needs. There is no tile between
+// memory and the products, so a byte of weights is touched once. As in a single
+// kernel, products of a unit are added over integer lanes and lane i is row i
+// when the scales come in.
+
+// gemv holds the places that the next unit of 8 rows is read from.
+type gemv struct {
+	// Rows 0 and 4, and once and three times the distance of rows.
+	first, fifth, apart, triple Register
+	ahead                       Register // bytes that will be needed later
+	a, da, sums                 Register
+	bytes                       int // of a unit
+}
+
+// newGemv begins the function of a type with units of so many bytes.
+func newGemv(name string, bytes int, sums string) (g gemv, units Register, acc VecVirtual) {
+	TEXT("gemv"+name+"AVX2", NOSPLIT, "func(dst *float32, w *byte, rowBytes, ahead int, a *int8, da *float32, sums *"+sums+", units int)")
+	Doc("gemv"+name+"AVX2 multiplies 8 rows of "+name+", rowBytes apart, with an activation row. Bytes that lie", "ahead are asked for early.")
+	Pragma("noescape")
+	g = gemv{first: pointer("w"), fifth: GP64(), apart: pointer("rowBytes"), triple: GP64(), ahead: pointer("ahead"),
+		a: pointer("a"), da: pointer("da"), sums: pointer("sums"), bytes: bytes}
+	LEAQ(Mem{Base: g.first, Index: g.apart, Scale: 4}, g.fifth)
+	LEAQ(Mem{Base: g.apart, Index: g.apart, Scale: 2}, g.triple)
+	ADDQ(g.first, g.ahead)
+	acc = YMM()
+	VXORPS(acc, acc, acc)
+	return g, pointer("units"), acc
+}
+
+// at is an address in row i's unit.
+func (g gemv) at(i, disp int) Mem {
+	m := Mem{Base: g.first, Disp: disp}
+	if i >= 4 {
+		m.Base = g.fifth
+	}
+	switch i % 4 {
+	case 1, 2:
+		m.Index, m.Scale = g.apart, uint8(i%4)
+	case 3:
+		m.Index, m.Scale = g.triple, 1
+	}
+	return m
+}
+
+// ask asks for what lies ahead, part i of parts. 8 rows lie one behind the other,
+// and so does what is asked for: in the order of addresses, not of its use.
+// Requests that come all at once would wait for each other.
+func (g gemv) ask(i, parts int) {
+	for at := 0; at < 8*g.bytes; at += 64 {
+		if at*parts/(8*g.bytes) == i {
+			PREFETCHT0(Mem{Base: g.ahead, Disp: at})
+		}
+	}
+}
+
+// next goes on to the next unit.
+func (g gemv) next(activations, sums int) {
+	ADDQ(I32(8*g.bytes), g.ahead)
+	ADDQ(I32(g.bytes), g.first)
+	ADDQ(I32(g.bytes), g.fifth)
+	ADDQ(I32(activations), g.a)
+	ADDQ(I32(4), g.da)
+	ADDQ(I32(sums), g.sums)
+}
+
+// end writes the sums, NaNs with the bits of results.
+func (g gemv) end(acc VecVirtual) {
+	bad := YMM()
+	VCMPPS(U8(3), acc, acc, bad)
+	VBLENDVPS(bad, quietNaNs(), acc, acc)
+	VMOVUPS(acc, Mem{Base: pointer("dst")})
+	VZEROUPPER()
+	RET()
+}
+
+// scales gives the F16 at an offset of each row as floats, lane i for row i.
+func (g gemv) scales(disp int) VecVirtual {
+	x, y := XMM(), YMM()
+	VPXOR(x, x, x)
+	for i := range 8 {
+		VPINSRW(U8(i), g.at(i, disp), x, x)
+	}
+	VCVTPH2PS(x, y)
+	return y
+}
+
+// scalePairs gives the F16 at an offset and those behind them.
+func (g gemv) scalePairs(disp int) (d, m VecVirtual) {
+	x := [2]VecVirtual{XMM(), XMM()}
+	for i := range 8 {
+		if i%4 == 0 {
+			VMOVD(g.at(i, disp), x[i/4])
+		} else {
+			VPINSRD(U8(i%4), g.at(i, disp), x[i/4], x[i/4])
+		}
+	}
+	split, y := splitHalves().AsX(), [2]VecVirtual{XMM(), XMM()}
+	for i := range x {
+		VPSHUFB(split, x[i], x[i])
+	}
+	VPUNPCKLQDQ(x[1], x[0], y[0])
+	VPUNPCKHQDQ(x[1], x[0], y[1])
+	d, m = YMM(), YMM()
+	VCVTPH2PS(y[0], d)
+	VCVTPH2PS(y[1], m)
+	return d, m
+}
+
+// addTerm adds float32(n) * (d*da) to acc, or takes it away.
+func addTerm(op func(...Op), acc, n, d, da VecVirtual) {
+	VMULPS(da, d, d)
+	VCVTDQ2PS(n, n)
+	VMULPS(d, n, n)
+	op(n, acc, acc)
+}
+
+// sum4 adds the lanes of 4 vectors within halves: lane i of a half is the sum of
+// that half of vector i. Each is made when it is needed.
+func sum4(first int, row func(i int) VecVirtual) VecVirtual {
+	pair := func(i int) VecVirtual {
+		a, b := row(i), row(i+1)
+		VPHADDD(b, a, a)
+		return a
+	}
+	a, b := pair(first), pair(first+2)
+	VPHADDD(b, a, a)
+	return a
+}
+
+// joinHalves gives the sums of 8 vectors of those that sum4 made of each four.
+func joinHalves(low, high VecVirtual) VecVirtual {
+	n := YMM()
+	VPERM2I128(U8(0x20), high, low, n)
+	VPERM2I128(U8(0x31), high, low, high)
+	VPADDD(high, n, n)
+	return n
+}
+
+func sum8(row func(i int) VecVirtual) VecVirtual { return joinHalves(sum4(0, row), sum4(4, row)) }
+
+// gemvSigned is for units of 32 signed codes, which value reads.
+func gemvSigned(name string, bytes int, constants func(), value func(m gemv, i int) VecVirtual) {
+	g, units, acc := newGemv(name, bytes, "int32")
+	constants()
+	loop("loop", units, func() {
+		x, da := YMM(), YMM()
+		VMOVDQU(Mem{Base: g.a}, x)
+		n := sum8(func(i int) VecVirtual {
+			g.ask(i, 8)
+			// -128 has no opposite in 8 bits, so it is x that takes the sign.
+			w, s := value(g, i), YMM()
+			VPSIGNB(w, x, s)
+			VPABSB(w, w)
+			VPMADDUBSW(s, w, w)
+			VPMADDWD(pairOnes(), w, w)
+			return w
+		})
+		VBROADCASTSS(Mem{Base: g.da}, da)
+		addTerm(VADDPS, acc, n, g.scales(0), da)
+		g.next(32, 4)
+	})
+	g.end(acc)
+}
+
+// gemvNibbles is for units of 32 codes without a sign, whose lower 4 bits lie in 16
+// bytes from an offset on: the low nibbles of these, then the high ones. Row i
+// has the lower half of a vector, row i+4 the upper one. fifth is the offset of
+// the fifth bits, 0 for none; bias the logarithm of what codes are too high, or 0.
+func gemvNibbles(name string, bytes, at, fifth, bias int, affine bool) {
+	g, units, acc := newGemv(name, bytes, "int32")
+	low4 := fill("low4", 15)
+	var spread [2]Mem
+	var bits, sixteen VecVirtual
+	if fifth > 0 {
+		spread[0] = words("spreadLow", 0, 0, 0x01010101, 0x01010101, 0, 0, 0x01010101, 0x01010101)
+		spread[1] = words("spreadHigh", 0x02020202, 0x02020202, 0x03030303, 0x03030303, 0x02020202, 0x02020202, 0x03030303, 0x03030303)
+		_, bits, sixteen = fifthBitsConstants()
+	}
+	both := func(i, at int) VecVirtual {
+		y := YMM()
+		VMOVDQU(g.at(i, at), y.AsX())
+		VINSERTI128(U8(1), g.at(i+4, at), y, y)
+		return y
+	}
+	loop("loop", units, func() {
+		x := ymms(2)
+		for k := range x {
+			VBROADCASTI128(Mem{Base: g.a, Disp: 16 * k}, x[k])
+		}
+		// Products of four codes fit 16 bits, and so do the sums of two such.
+		rows := func(i int) VecVirtual {
+			g.ask(i, 4)
+			q, high := both(i, at), YMM()
+			VPSRLW(U8(4), q, high)
+			VPAND(low4, q, q)
+			VPAND(low4, high, high)
+			if fifth > 0 {
+				h, other := YMM(), YMM()
+				VPBROADCASTD(g.at(i, fifth), h)
+				VPBROADCASTD(g.at(i+4, fifth), other)
+				VPBLENDD(U8(0xf0), other, h, h)
+				for k, v := range []VecVirtual{q, high} {
+					y := YMM()
+					VPSHUFB(spread[k], h, y)
+					VPAND(bits, y, y)
+					VPCMPEQB(bits, y, y)
+					VPAND(sixteen, y, y)
+					VPOR(y, v, v)
+				}
+			}
+			VPMADDUBSW(x[0], q, q)
+			VPMADDUBSW(x[1], high, high)
+			VPADDW(high, q, q)
+			VPMADDWD(pairOnes(), q, q)
+			return q
+		}
+		packed := func(a, b VecVirtual) VecVirtual {
+			VPACKSSDW(b, a, a)
+			VPMADDWD(pairOnes(), a, a)
+			return a
+		}
+		n, last := packed(rows(0), rows(1)), packed(rows(2), rows(3))
+		if fifth > 0 {
+			VPHADDD(last, n, n)
+		} else {
+			n = packed(n, last)
+		}
+		da := YMM()
+		VBROADCASTSS(Mem{Base: g.da}, da)
+		if affine {
+			d, m := g.scalePairs(0)
+			addTerm(VADDPS, acc, n, d, da)
+			sum := YMM()
+			VPBROADCASTD(Mem{Base: g.sums}, sum)
+			addTerm(VADDPS, acc, sum, m, da)
+		} else {
+			sum := YMM()
+			VPBROADCASTD(Mem{Base: g.sums}, sum)
+			VPSLLD(U8(bias), sum, sum)
+			VPSUBD(sum, n, n)
+			addTerm(VADDPS, acc, n, g.scales(0), da)
+		}
+		g.next(32, 4)
+	})
+	g.end(acc)
+}
+
+func gemvs32() {
+	gemvNibbles("Q4_0", 18, 2, 0, 3, false)
+	gemvNibbles("Q4_1", 20, 4, 0, 0, true)
+	gemvNibbles("Q5_0", 22, 6, 2, 4, false)
+	gemvNibbles("Q5_1", 24, 8, 4, 0, true)
+	gemvSigned("Q8_0", 34, func() {}, func(g gemv, i int) VecVirtual { return load(g.at(i, 2)) })
+	var low, shifts, values VecVirtual
+	gemvSigned("IQ4_NL", 18, func() { shifts, low, values = highFour(), fill("low4", 15), table("iq4Codes", 0, iq4...) }, func(g gemv, i int) VecVirtual {
+		y := nibblesAt(g.at(i, 2), shifts, low)
+		VPSHUFB(y, values, y)
+		return y
+	})
+}
+
+// gemv256 is for units of 256 values. row gives the products of a row, scaled and
+// added as far as lanes go, and for types with minima those of the minima with the
+// activations' sums.
+func gemv256(name string, bytes, scale int, minima bool, constants func(), row func(g gemv, i int) (n, c VecVirtual)) {
+	g, units, acc := newGemv(name, bytes, "int16")
+	constants()
+	loop("loop", units, func() {
+		da := YMM()
+		var n, c [2]VecVirtual
+		for k := range n {
+			var v [4]VecVirtual
+			n[k] = sum4(0, func(i int) (n VecVirtual) {
+				g.ask(4*k+i, 8)
+				n, v[i] = row(g, 4*k+i)
+				// Minima go the same way, each as soon as it can.
+				if minima && i%2 == 1 {
+					VPHADDD(v[i], v[i-1], v[i-1])
+				}
+				return n
+			})
+			if minima {
+				VPHADDD(v[2], v[0], v[0])
+				c[k] = v[0]
+			}
+		}
+		VBROADCASTSS(Mem{Base: g.da}, da)
+		if !minima {
+			addTerm(VADDPS, acc, joinHalves(n[0], n[1]), g.scales(scale), da)
+		} else {
+			d, m := g.scalePairs(scale)
+			addTerm(VADDPS, acc, joinHalves(n[0], n[1]), d, da)
+			addTerm(VSUBPS, acc, joinHalves(c[0], c[1]), m, da)
+		}
+		g.next(256, 32)
+	})
+	g.end(acc)
+}
+
+// wordOf takes byte j of each half as a word, everywhere.
+func wordOf(j int) Mem {
+	w := uint32(j)*0x00010001 | 0x80008000
+	return eights("word"+string(rune('a'+j)), w)
+}
+
+// accumulate adds the products of codes with the activations from value v on, times
+// scales, to n.
+func (g gemv) accumulate(n, codes VecVirtual, v int, scales VecVirtual) {
+	VPMADDUBSW(Mem{Base: g.a, Disp: v}, codes, codes)
+	VPMADDWD(scales, codes, codes)
+	if v == 0 {
+		VMOVDQA(codes, n)
+		return
+	}
+	VPADDD(codes, n, n)
+}
+
+func gemvs256() {
+	var low4, bits45 VecVirtual
+	// Scales and minima of Q4_K and Q5_K as bytes: 0-7 and 8-15 of each half.
+	sixes := func(g gemv, i int) VecVirtual {
+		x, n, y := XMM(), XMM(), YMM()
+		VMOVDQU(g.at(i, 4), x)
+		sixesOf(x, n)
+		VINSERTI128(U8(1), x, x.AsY(), y)
+		return y
+	}
+	minima := func(g gemv, s VecVirtual) VecVirtual {
+		y := YMM()
+		VPSHUFB(minimaTwice(), s, y)
+		VPMADDWD(Mem{Base: g.sums}, y, y)
+		return y
+	}
+	scaled := func(s VecVirtual, j int) VecVirtual {
+		y := YMM()
+		VPSHUFB(wordOf(j), s, y)
+		return y
+	}
+	gemv256("Q4_K", 144, 0, true, func() { low4 = fill("low4", 15) }, func(g gemv, i int) (n, c VecVirtual) {
+		s := sixes(g, i)
+		n, c = YMM(), minima(g, s)
+		for p := range 4 {
+			q := load(g.at(i, 16+32*p))
+			g.accumulate(n, shifted(q, 0, 0, low4), 64*p, scaled(s, 2*p))
+			g.accumulate(n, shifted(q, 4, 0, low4), 64*p+32, scaled(s, 2*p+1))
+		}
+		return n, c
+	})
+	gemv256("Q5_K", 176, 0, true, func() { low4 = fill("low4", 15) }, func(g gemv, i int) (n, c VecVirtual) {
+		s, high := sixes(g, i), load(g.at(i, 16))
+		n, c = YMM(), minima(g, s)
+		for p := range 4 {
+			q := load(g.at(i, 48+32*p))
+			for k := range 2 {
+				y := shifted(q, 4*k, 0, low4)
+				VPOR(shifted(high, 2*p+k, 4, eights("sixteen", 0x10101010)), y, y)
+				g.accumulate(n, y, 64*p+32*k, scaled(s, 2*p+k))
+			}
+		}
+		return n, c
+	})
+	gemv256("Q6_K", 210, 208, false, func() { low4, bits45 = fill("low4", 15), fill("bits45", 0x30) }, func(g gemv, i int) (n, _ VecVirtual) {
+		// Scales 0-7 in both halves, and 8-15.
+		s := YMM()
+		n = YMM()
+		VPMOVSXBW(g.at(i, 192), s)
+		both := ymms(2)
+		VPERM2I128(U8(0x00), s, s, both[0])
+		VPERM2I128(U8(0x11), s, s, both[1])
+		for half := range 2 {
+			high := load(g.at(i, 128+32*half))
+			for l := range 2 {
+				q := load(g.at(i, 64*half+32*l))
+				for k := range 2 {
+					y := shifted(q, 4*k, 0, low4)
+					VPOR(shifted(high, 4*k+2*l, 4, bits45), y, y)
+					t := YMM()
+					VPSHUFB(wordPair(2*k+l), both[half], t)
+					g.accumulate(n, y, 128*half+64*k+32*l, t)
+				}
+			}
+		}
+		// The codes are 32 too high.
+		VPSLLW(U8(5), s, s)
+		VPMADDWD(Mem{Base: g.sums}, s, s)
+		VPSUBD(s, n, n)
+		return n, nil
+	})
+}
+
+// wordPair takes word 2j of the lower half and 2j+1 of the upper one, everywhere.
+func wordPair(j int) Mem {
+	a := uint32(4*j+1)<<8 | uint32(4*j)
+	b := a + 0x0202
+	a, b = a*0x00010001, b*0x00010001
+	return words("wordPair"+string(rune('a'+j)), a, a, a, a, b, b, b, b)
+}
