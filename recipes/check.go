@@ -54,6 +54,9 @@ func checkQuantize(c *checker, v any, n *node, path string) {
 
 func checkReorder(c *checker, v any, n *node, path string) {
 	r := v.(*Reorder)
+	if r.By != "" && r.Experts == "restore" {
+		c.errorf(n.get("by").pos, join(path, "by"), "is unused: it goes with last")
+	}
 	switch {
 	case r.Align == 0:
 	case r.Experts == "restore":

@@ -148,6 +148,7 @@ type Width struct {
 type Reorder struct {
 	Experts string // last, or restore for the order before
 	Align   int64  // bytes that the first expert's place in the file is a multiple of, 0 for GGUF's own alignment
+	By      string // the source or step with counts by which experts are ordered, empty to keep their order
 }
 
 // Rule picks a type for the tensors that match; the first match wins. Match is

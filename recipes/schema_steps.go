@@ -68,7 +68,7 @@ func stepObjects() []*object {
 		quantizeObject(),
 		{
 			name:    "reorder",
-			doc:     "Moves the experts of a GGUF file behind all other tensors, so that a device maps what stands in front of them and reads experts on demand. No byte of a tensor changes, and llama.cpp loads the file as before. Keys in the metadata say where the experts begin. See [repack.md](repack.md).",
+			doc:     "Moves the experts of a GGUF file behind all other tensors, so that a device maps what stands in front of them and reads experts on demand. No byte of a tensor changes, and llama.cpp loads the file as before. Keys in the metadata say where the experts begin. With by the most used experts come first in each tensor, too. See [repack.md](repack.md).",
 			example: "reorder: {experts: last, align: 16KiB}",
 			new:     func() any { return new(Reorder) },
 			check:   checkReorder,
@@ -78,6 +78,8 @@ func stepObjects() []*object {
 					doc:     "Where the tensors of routed experts go."},
 				{key: "align", goName: "Align", kind: kindSize, limited: true, min: 1, max: 64 << 20, unit: "bytes", noDef: "the alignment of every tensor", example: "16KiB",
 					doc: "The first expert begins at a multiple of this in the file, a power of two such as the page of the device."},
+				{key: "by", goName: "By", kind: kindResult, noDef: "experts keep their numbers", example: "use",
+					doc: "Renumbers the experts of each layer, the most used first, by an expert-use trace or an importance matrix in GGUF format: a source, or the id of an imatrix step. Router rows and biases move with them, and the file computes the same function. Quantize first."},
 			},
 		},
 		{

@@ -10,6 +10,7 @@ import (
 	"quern/formats/kmcu"
 	"quern/formats/repacked"
 	"quern/formats/safetensors"
+	"quern/model/order"
 	"quern/tensor"
 )
 
@@ -62,6 +63,9 @@ type OpenOptions struct {
 	// MaxHeader is the longest header accepted, in bytes; 0 means the
 	// format's own limit.
 	MaxHeader int64
+	// Meta is the metadata of the whole model, for shards of a GGUF file that have
+	// none of their own; nil takes the file's.
+	Meta *gguf.Metadata
 }
 
 // Tensors opens a file of any known format strictly and gives its tensors in
@@ -83,6 +87,14 @@ func TensorsWith(ctx context.Context, name string, b tensor.Blob, opt OpenOption
 			return f, nil, err
 		}
 		ts, err := file.All()
+		if err == nil {
+			// Experts that were ordered by use are compared by the numbers that they had.
+			meta := file.Meta
+			if opt.Meta != nil {
+				meta = opt.Meta
+			}
+			ts, err = order.Original(meta, ts)
+		}
 		return f, ts, err
 	case KMCU:
 		file, err := kmcu.Open(ctx, name, b, kmcu.Options{})

@@ -21,6 +21,7 @@ import (
 	"quern/formats/safetensors"
 	"quern/hub"
 	"quern/model"
+	"quern/model/order"
 	"quern/pipeline"
 	"quern/recipes"
 	"quern/stages/source"
@@ -238,6 +239,13 @@ func inspectGGUF(ctx context.Context, name string, blob tensor.Blob, h source.He
 	})...)
 	for _, p := range f.Problems {
 		doc.Problems = append(doc.Problems, p.Error())
+	}
+	split, last, err := order.SplitOf(f)
+	if last {
+		doc.Details = append(doc.Details, field{"bytes to map", split.Offset}, field{"bytes of experts behind them", split.Bytes})
+	}
+	if err != nil {
+		doc.Problems = append(doc.Problems, err.Error())
 	}
 	return doc, doc.punched(ctx, f, blob)
 }

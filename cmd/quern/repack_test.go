@@ -18,6 +18,9 @@ func TestRepackCache(t *testing.T) {
 		t.Errorf("%s%s", r.out, r.err)
 	}
 	file, cache := b.path("out", "r.gguf"), b.path("out", "r.gguf.q4_0_4x4.repack")
+	if in := b.inspect(file); in.detail("bytes to map") == "" || len(in.Problems) > 0 {
+		t.Errorf("%+v %q", in.Details, in.Problems)
+	}
 	doc := b.inspect(cache)
 	if doc.Format != "repack" || doc.detail("layout") != "q4_0_4x4" || len(doc.Tensors) == 0 || doc.Tensors[0].Type != "Q4_0" {
 		t.Errorf("%+v", doc)

@@ -1,5 +1,6 @@
 // Package order moves the tensors of a GGUF model about without changing a byte
-// of them: the experts to the end of the file, and back.
+// of them: the experts to the end of the file, and back. It renumbers the experts of
+// a block too, the most used first (use.go).
 //
 // A device that cannot map a whole file maps what every token needs and reads
 // experts on demand. For that the experts stand last and begin on a page:
@@ -106,10 +107,25 @@ func ExpertsLast(m *model.Model, align int64) (*model.Model, error) {
 	return permuted(m, perm).WithMeta(meta), nil
 }
 
-// Restore undoes ExpertsLast, and takes its keys out.
+// Restore undoes ExpertsLast and ByUse, and takes their keys out.
 func Restore(m *model.Model) (*model.Model, error) {
-	if m.Form != model.GGUF || !m.Meta.Has(KeyOrder) {
-		return nil, fmt.Errorf("%w: no key %s says what the order was", ErrOrder, KeyOrder)
+	if m.Form != model.GGUF || !m.Meta.Has(KeyOrder) && !m.Meta.Has(KeyFrom) {
+		return nil, fmt.Errorf("%w: no key %s or %s says what the order was", ErrOrder, KeyOrder, KeyFrom)
+	}
+	if m.Meta.Has(KeyFrom) {
+		ts, err := Original(m.Meta, m.Tensors)
+		if err != nil {
+			return nil, err
+		}
+		plan := make([]model.PlanInfo, len(ts))
+		for i := range plan {
+			plan[i] = m.Info(i)
+		}
+		meta := m.Meta.Clone()
+		meta.Delete(KeyFrom)
+		if m = m.WithPlan(ts, plan).WithMeta(meta); !meta.Has(KeyOrder) {
+			return m, nil
+		}
 	}
 	first, err := recorded(m)
 	if err != nil {
@@ -209,8 +225,12 @@ func Place(meta *gguf.Metadata, specs []gguf.TensorSpec, split bool) (*gguf.Meta
 	end := l.Tensors[len(specs)-1]
 	out.Set(KeyOffset, gguf.Scalar(uint64(at)))
 	out.Set(KeyBytes, gguf.Scalar(uint64(end.Offset+end.Bytes-l.Tensors[first].Offset)))
-	return out, []string{fmt.Sprintf("%d tensors of experts begin at byte %d, so that many are mapped for all else; %d bytes of experts follow",
-		len(specs)-first, at, end.Offset+end.Bytes-l.Tensors[first].Offset)}, nil
+	note := fmt.Sprintf("%d tensors of experts begin at byte %d, so that many are mapped for all else; %d bytes of experts follow",
+		len(specs)-first, at, end.Offset+end.Bytes-l.Tensors[first].Offset)
+	if meta.Has(KeyFrom) {
+		note += ", the most used ones first in each"
+	}
+	return out, []string{note}, nil
 }
 
 // Inserted keeps what meta says of the places before a move true where count

@@ -21,6 +21,7 @@ import (
 	"quern/formats/kmcu"
 	"quern/model"
 	"quern/model/convert"
+	"quern/model/order"
 	infer "quern/runtime"
 	"quern/tensor"
 	"quern/tokenizer"
@@ -52,6 +53,15 @@ func FromGGUF(ctx context.Context, g *model.Model) (*Model, error) {
 	m, err := newModel(ctx, p, g.Tensors, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", g.Name, err)
+	}
+	from, experts, err := order.From(g.Meta)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", g.Name, infer.ErrModel, err)
+	}
+	for i := range m.w.layers {
+		if from != nil {
+			m.w.layers[i].from = from[i*experts:][:experts]
+		}
 	}
 	v, err := tokenizer.FromGGUF(g.Meta)
 	if err == nil {

@@ -2,6 +2,7 @@ package transformer
 
 import (
 	"context"
+	"slices"
 
 	"quern/runtime/num"
 )
@@ -16,6 +17,7 @@ type moeBuffers struct {
 	out     []float32 // what it makes of them
 	each    []float32 // (T, used, hidden) the experts' results
 	shared  []float32 // (T, hidden)
+	first   []float32 // (experts) the router's outputs before experts were renumbered
 	members []int     // places (token*used + rank) that go to one expert
 	ahead   []float32 // (T, experts) what another layer's router makes of the input
 	guess   []int     // (T, used)
@@ -32,7 +34,7 @@ func (s *session) mixture(ctx context.Context, i int, in activations, out []floa
 	}
 	chosen, weights := grow(&b.chosen, in.rows*p.used), grow(&b.weights, in.rows*p.used)
 	for t := range in.rows {
-		p.route(probs[t*p.experts:][:p.experts], chosen[t*p.used:][:p.used], weights[t*p.used:][:p.used])
+		s.choose(l, probs[t*p.experts:][:p.experts], chosen[t*p.used:][:p.used], weights[t*p.used:][:p.used])
 	}
 	if s.routes != nil {
 		if err := s.showRoutes(ctx, i, in); err != nil {
@@ -67,6 +69,28 @@ func (s *session) mixture(ctx context.Context, i int, in activations, out []floa
 			num.Matrix{Data: each[t*p.used*p.hidden:], Rows: p.used, Stride: p.hidden})
 	}
 	return s.shared(ctx, l, in, out)
+}
+
+// choose routes one token by the outputs of a layer's router. Experts that were
+// renumbered by use are weighed in the order that they had before, so that sums, and
+// which of two equal ones comes first, are those of the file before; scores and
+// choices are in the file's numbers.
+func (s *session) choose(l *layer, probs []float32, chosen []int, weights []float32) {
+	if l.from == nil {
+		s.m.p.route(probs, chosen, weights)
+		return
+	}
+	first := grow(&s.buf.moe.first, len(probs))
+	for e, f := range l.from {
+		first[f] = probs[e]
+	}
+	s.m.p.route(first, chosen, weights)
+	for e, f := range l.from {
+		probs[e] = first[f]
+	}
+	for i, c := range chosen {
+		chosen[i] = slices.Index(l.from, uint32(c))
+	}
 }
 
 // route turns the router's outputs of one token into its experts, best first,

@@ -19,7 +19,7 @@ func (s *session) showRoutes(ctx context.Context, i int, in activations) error {
 		r.Guess = grow(&b.guess, in.rows*p.used)
 		weights := make([]float32, p.used)
 		for t := range in.rows {
-			p.route(scores[t*p.experts:][:p.experts], r.Guess[t*p.used:][:p.used], weights)
+			s.choose(further, scores[t*p.experts:][:p.experts], r.Guess[t*p.used:][:p.used], weights)
 		}
 	}
 	return s.routes.Route(r)

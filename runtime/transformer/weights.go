@@ -34,7 +34,10 @@ type layer struct {
 
 	gate, up, down linear // dense
 
-	router     linear // mixture of experts
+	router linear // mixture of experts
+	// from says which number each expert had before they were ordered by use; nil
+	// where they were not.
+	from       []uint32
 	expGate    *matrix
 	expUp      *matrix
 	expDown    *matrix

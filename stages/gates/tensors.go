@@ -10,6 +10,7 @@ import (
 	"quern/model"
 	"quern/model/convert"
 	"quern/model/needle"
+	"quern/model/order"
 	"quern/pipeline"
 	"quern/recipes"
 	"quern/stages/emit"
@@ -28,7 +29,12 @@ func Reference(ctx context.Context, format verify.Format, ref *model.Model) ([]*
 		return needle.Reference(ref)
 	case verify.GGUF, verify.Repacked:
 		if ref.Form != model.HF {
-			return ref.Tensors, nil
+			if format == verify.Repacked {
+				return ref.Tensors, nil // a cache has the numbers of its file
+			}
+			// Both sides of a comparison have experts by the numbers that they had
+			// before they were ordered by use.
+			return order.Original(ref.Meta, ref.Tensors)
 		}
 		g, err := convert.ToGGUF(ctx, ref, convert.Options{OutType: "f32"})
 		if err != nil {
@@ -43,7 +49,11 @@ func Reference(ctx context.Context, format verify.Format, ref *model.Model) ([]*
 
 // compare holds a written file against its reference.
 func compare(ctx context.Context, in pipeline.GateInput) (*verify.Report, error) {
-	format, got, err := verify.Tensors(ctx, in.Layout.File, in.File)
+	opt := verify.OpenOptions{}
+	if in.Layout.Model != nil {
+		opt.Meta = in.Layout.Model.Meta
+	}
+	format, got, err := verify.TensorsWith(ctx, in.Layout.File, in.File, opt)
 	if err != nil {
 		return nil, err
 	}

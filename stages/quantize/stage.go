@@ -17,6 +17,7 @@ import (
 	"quern/formats/gguf"
 	"quern/model"
 	"quern/model/convert"
+	"quern/model/order"
 	"quern/pipeline"
 	"quern/recipes"
 	"quern/tensor"
@@ -241,6 +242,9 @@ func (s *Stage) prepared(ctx context.Context, in *model.Model, sources []*pipeli
 		return nil, nil, fmt.Errorf("a %s model cannot be quantized again; start from its source", in.Form)
 	}
 	if im != nil {
+		if in.Meta.Has(order.KeyFrom) {
+			return nil, nil, fmt.Errorf("%w: experts of the model were ordered by use, those of the matrix were not; put reorder behind quantize", ErrImatrixFit)
+		}
 		if err := im.lay(in, s.p); err != nil {
 			return nil, nil, err
 		}
