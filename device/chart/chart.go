@@ -155,7 +155,7 @@ func place(v, most float64, pixels int) int {
 	if most == 0 {
 		return 0
 	}
-	return int(math.Round(float64(v/most) * float64(pixels)))
+	return int(math.Round(float64(v / most * float64(pixels))))
 }
 
 // tick is a round distance of marks, of which most takes two to five.
@@ -166,7 +166,7 @@ func tick(most float64) float64 {
 	for e := -12; e < 16; e++ {
 		unit := 1.0
 		for range max(e, -e) {
-			unit *= 10
+			unit = float64(unit * 10)
 		}
 		for _, m := range []float64{1, 2, 5} {
 			step := float64(m * unit)
