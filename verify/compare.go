@@ -50,6 +50,8 @@ type Row struct {
 	// reference.
 	Flushed int64 `json:"blocks_flushed"`
 	Equal   bool  `json:"equal"` // every value is the same
+	// Identical tells whether the stored bytes are the same too, in the same type.
+	Identical bool `json:"identical"`
 }
 
 // MarshalJSON writes null for numbers that JSON does not have: a source that is
@@ -118,7 +120,7 @@ type sums struct {
 	max                   float64
 	maxAt                 int64
 	nan, inf, flushed     int64
-	differs               bool
+	differs, bytesDiffer  bool
 }
 
 func (s *sums) add(o sums) {
@@ -133,6 +135,7 @@ func (s *sums) add(o sums) {
 	s.inf += o.inf
 	s.flushed += o.flushed
 	s.differs = s.differs || o.differs
+	s.bytesDiffer = s.bytesDiffer || o.bytesDiffer
 }
 
 // Compare holds got against want, tensor by tensor in the order of got. Names
@@ -272,7 +275,8 @@ func (p pair) compare(ctx context.Context, w piece, buf []byte) (sums, error) {
 	p.gotD.Decode(g, gb)
 	p.wantD.Decode(r, wb)
 	// Integers beyond 2^24 round in float32, so their bytes count.
-	s.differs = isInteger(p.got.Type) && !bytes.Equal(gb, wb)
+	s.bytesDiffer = p.got.Type != p.want.Type || !bytes.Equal(gb, wb)
+	s.differs = isInteger(p.got.Type) && s.bytesDiffer
 	base := w.first * row
 	block := p.got.Type.BlockValues()
 	for b := int64(0); b < n; b += block {
@@ -324,7 +328,7 @@ func (p pair) row(s sums) Row {
 }
 
 func finish(s sums, values int64) Row {
-	r := Row{Values: values, MaxAbs: s.max, MaxAt: s.maxAt, NaN: s.nan, Inf: s.inf, Flushed: s.flushed, Equal: !s.differs}
+	r := Row{Values: values, MaxAbs: s.max, MaxAt: s.maxAt, NaN: s.nan, Inf: s.inf, Flushed: s.flushed, Equal: !s.differs, Identical: !s.bytesDiffer}
 	if values > 0 {
 		r.RMS = math.Sqrt(s.err2 / float64(values))
 	}

@@ -78,6 +78,7 @@ func newApp(p *program) *cli.App {
 			recipesCommand(),
 			quantizeCommand(),
 			inspectCommand(),
+			diffCommand(),
 			verifyCommand(),
 			punchCommand(),
 			storeCommand(),
