@@ -59,8 +59,8 @@ func (g *tinyGGUF) set(pairs ...any) {
 func (g *tinyGGUF) add(name string, shape ...int64) {
 	g.t.Helper()
 	typ := g.main
-	small := []string{"norm", "ffn_gate_inp", "conv1d", "ssm_a", ".bias"}
-	if len(shape) == 1 || slices.ContainsFunc(small, func(s string) bool { return strings.Contains(name, s) }) {
+	small := []string{"norm", "ffn_gate_inp", "conv1d", ".bias"}
+	if len(shape) == 1 || strings.HasSuffix(name, ".ssm_a") || slices.ContainsFunc(small, func(s string) bool { return strings.Contains(name, s) }) {
 		typ = tensor.F32
 	}
 	s := tensor.Shape(shape)
@@ -286,7 +286,7 @@ func tinyBailing3(t *testing.T, main tensor.Type) *tinyGGUF {
 	g.set("block_count", layers, "context_length", 512, "embedding_length", h, "feed_forward_length", f, "attention.head_count", heads,
 		"attention.head_count_kv", []int32{0, 0, 1}, "rope.freq_base", 6e6, "attention.layer_norm_rms_epsilon", 1e-6, "expert_count", experts,
 		"expert_used_count", 2, "expert_group_count", 1, "expert_group_used_count", 1, "expert_gating_func", 2, "vocab_size", tinyVocab,
-		"ssm.conv_kernel", 4, "kda.head_dim", hd, "attention.kv_lora_rank", rank, "rope.dimension_count", rope,
+		"ssm.conv_kernel", 4, "kda.head_dim", hd, "kda.safe_gate", true, "kda.gate_lower_bound", -5.0, "attention.kv_lora_rank", rank, "rope.dimension_count", rope,
 		"attention.key_length", rank+rope, "attention.key_length_mla", nope+rope, "attention.value_length_mla", hd,
 		"expert_feed_forward_length", ef, "expert_shared_feed_forward_length", ef, "expert_shared_count", 1, "leading_dense_block_count", 1,
 		"expert_weights_scale", 2.5, "expert_weights_norm", true)
