@@ -3,6 +3,7 @@
 //   peer greedy MODEL N           N token ids, the first is BOS, each next the most likely one (the lowest id among equals)
 //   peer logits MODEL ID,ID,...   float32 logits of every position, little-endian, on standard output
 //   peer tokenize MODEL           token ids of standard input, BOS as the vocabulary wants it, no special tokens in the text
+//   peer ids MODEL                the same for many texts, a u32 with the length before each: a line of ids for each, without BOS
 //
 // The KV cache is float32, so that what differs is the model and not the cache.
 
@@ -85,10 +86,9 @@ static void logits(llama_model * model, const std::string & list) {
     }
 }
 
-static void tokenize(llama_model * model) {
-    const std::string        text((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
+static void tokenize(llama_model * model, const std::string & text, bool special) {
     std::vector<llama_token> out(text.size() + 8);
-    const int n = llama_tokenize(llama_model_get_vocab(model), text.data(), text.size(), out.data(), out.size(), true, false);
+    const int n = llama_tokenize(llama_model_get_vocab(model), text.data(), text.size(), out.data(), out.size(), special, false);
     if (n < 0) {
         fail("tokenize failed");
     }
@@ -98,14 +98,24 @@ static void tokenize(llama_model * model) {
     std::cout << "\n";
 }
 
+static void tokenize_all(llama_model * model) {
+    const std::string in((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
+    for (size_t at = 0; at + 4 <= in.size();) {
+        uint32_t n;
+        std::memcpy(&n, in.data() + at, 4);
+        tokenize(model, in.substr(at + 4, n), false);
+        at += 4 + n;
+    }
+}
+
 int main(int argc, char ** argv) {
     if (argc < 3) {
-        fail("usage: peer greedy MODEL N | logits MODEL IDS | tokenize MODEL");
+        fail("usage: peer greedy MODEL N | logits MODEL IDS | tokenize MODEL | ids MODEL");
     }
     llama_log_set([](ggml_log_level level, const char * text, void *) { if (level >= GGML_LOG_LEVEL_WARN) { fputs(text, stderr); } }, nullptr);
     llama_backend_init();
     llama_model_params p = llama_model_default_params();
-    p.vocab_only = std::strcmp(argv[1], "tokenize") == 0;
+    p.vocab_only = std::strcmp(argv[1], "tokenize") == 0 || std::strcmp(argv[1], "ids") == 0;
     llama_model * model = llama_model_load_from_file(argv[2], p);
     if (!model) {
         fail(std::string("cannot load ") + argv[2]);
@@ -116,7 +126,9 @@ int main(int argc, char ** argv) {
     } else if (mode == "logits" && argc == 4) {
         logits(model, argv[3]);
     } else if (mode == "tokenize") {
-        tokenize(model);
+        tokenize(model, std::string((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>()), true);
+    } else if (mode == "ids") {
+        tokenize_all(model);
     } else {
         fail("unknown mode");
     }

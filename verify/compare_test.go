@@ -217,3 +217,29 @@ func TestSniff(t *testing.T) {
 		}
 	}
 }
+
+// TestIntegers: lists of ids are compared too, beyond what float32 tells apart.
+func TestIntegers(t *testing.T) {
+	for _, c := range []struct {
+		typ  tensor.Type
+		size int
+		vals [2]int64
+	}{{tensor.I8, 1, [2]int64{-5, 100}}, {tensor.I16, 2, [2]int64{-5, 30000}}, {tensor.I32, 4, [2]int64{-5, 1 << 30}}, {tensor.I64, 8, [2]int64{-5, 1 << 30}}} {
+		made := func(add int64) *tensor.Tensor {
+			var b []byte
+			for _, v := range []int64{c.vals[0], c.vals[1] + add} {
+				b = append(b, binary.LittleEndian.AppendUint64(nil, uint64(v))[:c.size]...)
+			}
+			return &tensor.Tensor{Name: "ids", Type: c.typ, Shape: tensor.Shape{2}, Src: &tensor.Section{Blob: tensor.BytesBlob("ids", b), RowBytes: int64(len(b))}}
+		}
+		if r := compareOne(t, made(0), made(0)); !r.Equal || r.MaxAbs != 0 || r.Type != c.typ.String() {
+			t.Errorf("%s: %+v", c.typ, r)
+		}
+		if r := compareOne(t, made(1), made(0)); r.Equal {
+			t.Errorf("%s: another last bit is equal", c.typ)
+		}
+		if r := compareOne(t, made(-64), made(0)); r.Equal || r.MaxAbs != 64 || r.MaxAt != 1 {
+			t.Errorf("%s: %+v", c.typ, r)
+		}
+	}
+}

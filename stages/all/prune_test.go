@@ -14,6 +14,7 @@ import (
 
 	"quern/formats/gguf"
 	"quern/formats/kmcu"
+	"quern/hub/hubtest"
 	"quern/model"
 	"quern/model/prune"
 	"quern/pipeline"
@@ -40,6 +41,9 @@ func newPruneBench(t *testing.T, model string) *pruneBench {
 // listFile writes ids to a file and gives its path.
 func (b *pruneBench) listFile(ids []int32) string {
 	b.t.Helper()
+	ids = slices.Clone(ids)
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
 	path := filepath.Join(b.tmp, fmt.Sprintf("%d-%d.txt", len(ids), ids[len(ids)-1]))
 	if err := os.WriteFile(path, []byte(strings.Trim(fmt.Sprint(ids), "[]")), 0o644); err != nil {
 		b.t.Fatal(err)
@@ -587,4 +591,57 @@ func pruneStep(mode, ids string) func() (pipeline.Stage, error) {
 	return func() (pipeline.Stage, error) {
 		return listed{prunehead.New(recipes.PruneHead{Tokens: "keep", Mode: mode}), ids}, nil
 	}
+}
+
+// TestPruneOverHTTP: of a head that is pruned, the rows that are kept are fetched.
+func TestPruneOverHTTP(t *testing.T) {
+	o := goOnline(t, "stories-wide", hubtest.Options{})
+	b := &pruneBench{t: t, tmp: t.TempDir()}
+	list := b.listFile([]int32{0, 1, 2, 3, 4, 5, 400, 401, 402, 403})
+	recipe := fmt.Sprintf("version: 1\nname: p\nsources:\n  base: {hf: org/x}\n  keep: {file: %q}\nsteps:\n  - prune-head: {tokens: keep}\noutputs:\n  - {format: gguf, file: out.gguf}\n", list)
+	res := o.build(recipe)
+	o.same(res, o.fromDir(recipe))
+	res.Sources = slices.DeleteFunc(res.Sources, func(s pipeline.SourceRecord) bool { return s.Name == "keep" })
+	lo, hi := o.tensor("lm_head.weight")
+	o.frugal(res, o.needed(res, "lm_head.weight")+(hi-lo)*10/512)
+}
+
+// TestPrunedTokenizerGate: the tokenizer.json of the whole model speaks of the pruned
+// vocabulary, of the strings that take no dropped token.
+func TestPrunedTokenizerGate(t *testing.T) {
+	b := newPruneBench(t, "tiny-qwen3")
+	src, err := tokenizer.OpenSource(t.Context(), dirFiles(b.dir), tokenizer.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []int32
+	texts := tokenizer.SampleTexts()
+	for _, s := range texts[:len(texts)/2] {
+		more, err := src.Encode(s, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, more...)
+	}
+	_, res, err := b.try(b.dir, ids, "  - prune-head: {tokens: keep, mode: vocab}\n", "outputs:\n  - {format: gguf, file: out.gguf}\ngates:\n  - tokenizer: {}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n int
+	text := res.Gates[0].Text
+	if _, err := fmt.Sscanf(text[strings.Index(text, "other ids for "):], "other ids for 0 of %d golden strings", &n); err != nil || n < len(texts)/2 || n >= len(texts) || !res.Gates[0].Pass {
+		t.Errorf("%s: %v", text, err)
+	}
+	for _, w := range res.Warnings {
+		if strings.Contains(w, "golden strings") {
+			t.Error(w)
+		}
+	}
+}
+
+// dirFiles is a folder of tokenizer files.
+type dirFiles string
+
+func (d dirFiles) ReadFile(_ context.Context, name string, _ int64) ([]byte, error) {
+	return os.ReadFile(filepath.Join(string(d), filepath.FromSlash(name)))
 }
