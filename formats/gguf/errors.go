@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"quern/formats/internal/alien"
+	"quern/formats/internal/readerr"
 )
 
 var (
@@ -39,20 +40,7 @@ var (
 )
 
 // ReadError says where in which file reading failed.
-type ReadError struct {
-	File   string
-	Offset int64  // of the field, from the start of the file
-	Field  string // what was being read
-	Err    error
-}
-
-// Error joins file, offset, field and cause.
-func (e *ReadError) Error() string {
-	return fmt.Sprintf("%s: offset %d: %s: %v", e.File, e.Offset, e.Field, e.Err)
-}
-
-// Unwrap gives the cause.
-func (e *ReadError) Unwrap() error { return e.Err }
+type ReadError = readerr.ReadError
 
 // clip quotes text of a file for a message, at most 64 bytes of it.
 func clip(s string) string {

@@ -31,9 +31,9 @@ package repacked
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"quern/formats/internal/alien"
+	"quern/formats/internal/readerr"
 )
 
 const (
@@ -74,19 +74,6 @@ var (
 )
 
 // ReadError says where in which file reading failed.
-type ReadError struct {
-	File   string
-	Offset int64  // of the field, from the start of the file
-	Field  string // what was being read
-	Err    error
-}
-
-// Error joins file, offset, field and cause.
-func (e *ReadError) Error() string {
-	return fmt.Sprintf("%s: offset %d: %s: %v", e.File, e.Offset, e.Field, e.Err)
-}
-
-// Unwrap gives the cause.
-func (e *ReadError) Unwrap() error { return e.Err }
+type ReadError = readerr.ReadError
 
 func padTo(n, align int64) int64 { return (n + align - 1) / align * align }
