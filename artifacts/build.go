@@ -29,6 +29,9 @@ type Build struct {
 	Sources []BuildSource   `json:"sources"`
 	Steps   []BuildStep     `json:"steps"`
 	Outputs []BuildOutput   `json:"outputs"`
+	// Gates are the conditions that the outputs met, each with its value, its limit
+	// and how it was measured, as quern build --json shows them.
+	Gates []json.RawMessage `json:"gates,omitempty"`
 }
 
 // Tool is the program that made a build.
@@ -217,6 +220,11 @@ func (b *Build) check() error {
 		}
 		if s.Params != nil && !json.Valid(s.Params) {
 			return fail("step %d (%s): the parameters are not JSON", i, s.Stage)
+		}
+	}
+	for i, g := range b.Gates {
+		if !json.Valid(g) {
+			return fail("gate %d is not JSON", i)
 		}
 	}
 	if err := unique("output", b.Outputs, func(o BuildOutput) string { return o.File }); err != nil {

@@ -92,6 +92,10 @@ type GateResult struct {
 	// in ways that cannot be compared, so that Value means nothing. Such a gate is
 	// not passed.
 	NotComparable bool `json:"not_comparable,omitempty"`
+	// Settings say how a value was measured, as far as it depends on that: the
+	// window, the stride, the BOS rule, digests of the text and of the tokenizer.
+	// They are what JSON holds of them.
+	Settings any `json:"settings,omitempty"`
 	// Text says the result in words, by how much it failed included.
 	Text string `json:"text"`
 }
@@ -100,7 +104,7 @@ type GateResult struct {
 // infinite ratio of tensors that are equal.
 func (g GateResult) MarshalJSON() ([]byte, error) {
 	type plain GateResult
-	return json.Marshal(struct {
+	return plainJSON(struct {
 		plain
 		Value finite `json:"value"`
 		Limit finite `json:"limit"`

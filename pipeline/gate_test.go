@@ -3,8 +3,10 @@ package pipeline_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -266,5 +268,42 @@ func TestMemo(t *testing.T) {
 	m = nil
 	if v, err := get("a", nil); v != 4 || err != nil {
 		t.Errorf("%v, %v", v, err)
+	}
+}
+
+// TestGatesAreKept: the store's record of a build holds what its outputs were
+// held to and how that was measured; JSON's numbers are enough for all values.
+func TestGatesAreKept(t *testing.T) {
+	w := newWorld(t, true)
+	kept := mem.New()
+	w.gates = placed(func(_ context.Context, in pipeline.GateInput) ([]pipeline.GateResult, error) {
+		return []pipeline.GateResult{
+			{Gate: "fake", Output: in.Output, What: "a<b", Value: 4.5, Limit: 5, Pass: true, Settings: map[string]any{"text_sha256": "sha256:00"}, Text: "fine"},
+			{Gate: "fake", Output: in.Output, What: "ratio", Value: math.Inf(1), Limit: 18, Pass: true},
+		}, nil
+	})
+	res, err := w.build(t.TempDir(), func(o *pipeline.BuildOptions) { o.Store = pipeline.Keep(kept, artifacts.Tool{Name: "quern", Version: "test"}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := kept.Resolve(t.Context(), res.Manifest.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := artifacts.ReadBuild(t.Context(), kept, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(b.Gates) != len(res.Gates) || len(b.Gates) < 2 {
+		t.Fatalf("%d results are kept of %d", len(b.Gates), len(res.Gates))
+	}
+	for i, want := range []string{`"what":"a<b","pass":true,"settings":{"text_sha256":"sha256:00"},"text":"fine","value":4.5,"limit":5}`, `"value":null,"limit":18}`} {
+		if !strings.HasSuffix(string(b.Gates[i]), want) {
+			t.Errorf("result %d is %s, want %s at its end", i, b.Gates[i], want)
+		}
+	}
+	b.Gates[0] = json.RawMessage("{")
+	if _, err := b.Marshal(); !errors.Is(err, artifacts.ErrManifest) {
+		t.Errorf("a result that is no JSON: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -181,5 +182,21 @@ func (k *keep) build(r *Record) (*artifacts.Build, error) {
 		}
 		b.Outputs = append(b.Outputs, out)
 	}
+	for _, g := range r.Gates {
+		doc, err := plainJSON(g)
+		if err != nil {
+			return nil, fmt.Errorf("gate %s: %w", g.Gate, err)
+		}
+		b.Gates = append(b.Gates, doc)
+	}
 	return b, nil
+}
+
+// plainJSON is JSON without HTML escapes.
+func plainJSON(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }

@@ -98,7 +98,7 @@ func (b *build) saveLock(l *Lock) error {
 }
 
 func (b *build) record() *Record {
-	r := &Record{Name: b.prj.Name, Recipe: b.prj.Recipe, Sources: b.sources()}
+	r := &Record{Name: b.prj.Name, Recipe: b.prj.Recipe, Sources: b.sources(), Gates: b.res.Gates}
 	for _, st := range b.prj.Stages {
 		r.Steps = append(r.Steps, st.Record)
 	}

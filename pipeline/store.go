@@ -70,6 +70,7 @@ type Record struct {
 	Sources []SourceRecord
 	Steps   []StepRecord
 	Outputs []OutputRecord
+	Gates   []GateResult // what the outputs were held to
 }
 
 // StepRecord is a stage with its parameters in JSON.

@@ -95,8 +95,12 @@ type LogitsGate struct {
 // LoopsGate bounds the share of long answers that fall into loops. Nil numbers
 // stand for the defaults of quern loops.
 type LoopsGate struct {
-	Text          string // source
-	Max           *Share // never nil
+	Text string // source
+	// At least one of Max and MaxIncrease is set. MaxIncrease is by how much the
+	// share may be above the Baseline's, 0.05 for five answers of a hundred.
+	Max           *Share
+	Baseline      string // BaselineSource, or the name of a source
+	MaxIncrease   *Share
 	Answers       int64
 	Tokens        int64 // of an answer
 	Prompt        int64 // tokens

@@ -99,14 +99,22 @@ func gateObjects() []*object {
 		},
 		{
 			name:    "loops",
-			doc:     "Lets the written file give long answers and bounds the share of those that fall into a loop: whose end is one piece three times over or more, 24 tokens or longer. Perplexity does not see such damage.",
+			doc:     "Lets the written file give long answers and bounds the share of those that fall into a loop: by a number, by a baseline, or by both. Perplexity does not see such damage. What a loop is stands in [gates.md](gates.md#loops).",
 			example: "loops: {text: eval, max: 10 %}",
 			new:     func() any { return new(LoopsGate) },
+			anyOf:   [][]string{{"max", "max-increase"}},
+			check: func(c *checker, v any, n *node, path string) {
+				checkBaseline(c, v.(*LoopsGate).MaxIncrease != nil, n, path)
+			},
 			fields: []field{
 				{key: "text", goName: "Text", kind: kindSource, required: true, example: "eval",
 					doc: "The source with the text that prompts are taken from, at equal distances."},
-				{key: "max", goName: "Max", kind: kindShare, limited: true, min: 0, max: 1, required: true, example: "10 %",
-					doc: "The largest share of answers that may end in a loop."},
+				{key: "max", goName: "Max", kind: kindShare, limited: true, min: 0, max: 1, noDef: "no bound", example: "10 %",
+					doc: "The largest share of answers that may fall into a loop."},
+				{key: "baseline", goName: "Baseline", kind: kindSource, def: baselineSource, choices: baselines(), example: "f16",
+					doc: "With max-increase: the model to compare with, or the name of a source that is a model. It gets the same prompts."},
+				{key: "max-increase", goName: "MaxIncrease", kind: kindShare, limited: true, min: 0, max: 1, noDef: "no baseline", example: "10 %",
+					doc: "How much larger the share may be than the baseline's: 10 % lets 3 of 10 loop where 2 of 10 of the baseline do."},
 				{key: "answers", goName: "Answers", kind: kindInt, limited: true, min: 1, max: 1 << 20, unit: "answers", def: "16", example: "32",
 					doc: "How many answers are made."},
 				{key: "tokens", goName: "Tokens", kind: kindInt, limited: true, min: 1, max: 1 << 20, unit: "tokens", def: "256", example: "400",

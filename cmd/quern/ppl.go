@@ -119,10 +119,10 @@ func loopsCommand() *cli.Command {
 	}
 	return &cli.Command{
 		Name:      "loops",
-		Usage:     "count the long answers that end in a loop",
+		Usage:     "count the long answers that fall into a loop",
 		ArgsUsage: "FILE|FOLDER",
-		Description: "An answer loops when its end is one piece at least three times over, 24 tokens or more. Perplexity does not see\n" +
-			"this: a damaged model may foretell a good text well and still not write one.",
+		Description: "An answer loops when one piece comes at least three times on end, 24 tokens or more, anywhere in it, or when of 64 places on end 40\n" +
+			"begin four tokens that it had before. Perplexity does not see this: a damaged model may foretell a good text well and still not write one.",
 		Flags:  slices.Concat(flags, samplingFlags(), modelFlags()),
 		Action: runLoops,
 	}
@@ -178,17 +178,20 @@ func runLoops(c *cli.Context) (err error) {
 		return err
 	}
 	if l.Share > c.Float64("max") {
-		err = fmt.Errorf("%w: %d of %d answers end in a loop, a share of %.3f; at most %.3f is allowed", errVerify, l.Looped, len(l.Answers), l.Share, c.Float64("max"))
+		err = fmt.Errorf("%w: %d of %d answers fall into a loop, a share of %.3f; at most %.3f is allowed", errVerify, l.Looped, len(l.Answers), l.Share, c.Float64("max"))
 	}
 	if c.Bool("json") {
 		return errors.Join(err, printJSON(c, loopsDoc{modelName(path), *l}))
 	}
 	for i, a := range l.Answers {
-		if a.Period > 0 {
-			fmt.Fprintf(c.App.Writer, "answer %d, to %q, repeats %d tokens: %q\n", i+1, a.Prompt, a.Period, tail(a.Text, 120))
+		switch a.Loop {
+		case generate.LoopCycle:
+			fmt.Fprintf(c.App.Writer, "answer %d, to %q, repeats %d tokens from token %d to %d of %d: %q\n", i+1, a.Prompt, a.Cycle.Period, a.Cycle.Start, a.Cycle.End, a.Tokens, tail(a.Text, 120))
+		case generate.LoopRepeat:
+			fmt.Fprintf(c.App.Writer, "answer %d, to %q, says %.0f %% of it again: %q\n", i+1, a.Prompt, 100*a.Repeated, tail(a.Text, 120))
 		}
 	}
-	fmt.Fprintf(c.App.Writer, "%d of %d answers end in a loop\n", l.Looped, len(l.Answers))
+	fmt.Fprintf(c.App.Writer, "%d of %d answers fall into a loop, %d are in one when they end; %.1f %% of all is said again\n", l.Looped, len(l.Answers), l.AtEnd, 100*l.Repeated)
 	return err
 }
 

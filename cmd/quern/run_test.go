@@ -176,7 +176,7 @@ func TestLoops(t *testing.T) {
 	// Greedy answers of so small a model do loop.
 	b.write("once", "Once upon a time there")
 	r := b.run("loops", filepath.Join(testmodel.Root(), "models/stories-moe"), "-f", b.path("once"), "--answers", "1", "--prompt-length", "4", "-n", "195", "--max", "0")
-	if r.code != exitVerify || !strings.Contains(r.err, "end in a loop") {
+	if r.code != exitVerify || !strings.Contains(r.err, "fall into a loop") || !strings.Contains(r.out, "repeats 15 tokens from token 134 to 195") {
 		t.Errorf("exit code %d\n%s%s", r.code, r.out, r.err)
 	}
 }

@@ -175,30 +175,3 @@ func TestRun(t *testing.T) {
 		t.Errorf("a prompt that does not fit: %v", err)
 	}
 }
-
-func TestLoop(t *testing.T) {
-	run := func(n int) (out []int32) {
-		for i := range n {
-			out = append(out, int32(i))
-		}
-		return out
-	}
-	for _, c := range []struct {
-		name string
-		ids  []int32
-		want int
-	}{
-		{"nothing", nil, 0},
-		{"no repetition", run(100), 0},
-		{"one token", slices.Repeat([]int32{7}, 24), 1},
-		{"one token, short", slices.Repeat([]int32{7}, 23), 0},
-		{"a sentence", append(run(50), slices.Repeat(run(9), 3)...), 9},
-		{"a sentence twice", append(slices.Repeat([]int32{99}, 5), slices.Repeat(run(20), 2)...), 0},
-		{"a loop that ended", append(slices.Repeat([]int32{7}, 60), run(30)...), 0},
-		{"cut in the middle of a piece", slices.Repeat(run(9), 4)[2:33], 9},
-	} {
-		if got := generate.Loop(c.ids); got != c.want {
-			t.Errorf("%s: %d, want %d", c.name, got, c.want)
-		}
-	}
-}

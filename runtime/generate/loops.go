@@ -9,29 +9,6 @@ import (
 	"quern/tokenizer"
 )
 
-// A loop is a text whose end is one piece, at least loopTimes times over and at
-// least loopTokens long together. Perplexity does not see it: a damaged model may
-// foretell a good text well and still not write one.
-const (
-	loopTimes  = 3
-	loopTokens = 24
-)
-
-// Loop finds the piece that a text ends with again and again: its length in
-// tokens, or 0. Of several the shortest counts.
-func Loop(ids []int32) int {
-	for period := 1; period*loopTimes <= len(ids); period++ {
-		same := 0
-		for i := len(ids) - 1; i >= period && ids[i] == ids[i-period]; i-- {
-			same++
-		}
-		if whole := same + period; whole >= period*loopTimes && whole >= loopTokens {
-			return period
-		}
-	}
-	return 0
-}
-
 // ErrShort marks a text that has too few prompts.
 var ErrShort = errors.New("the text is too short")
 
@@ -53,9 +30,13 @@ type LoopOptions struct {
 // Loops is the outcome of a test of long answers.
 type Loops struct {
 	Answers []LoopAnswer `json:"answers"`
-	// Looped is how many ended in a loop, Share their part of all.
+	// Looped is how many fell into a loop, Share their part of all. AtEnd is how many
+	// of them were in a cycle when they ended.
 	Looped int     `json:"looped"`
 	Share  float64 `json:"share"`
+	AtEnd  int     `json:"at_end"`
+	// Repeated is the mean of the answers' shares.
+	Repeated float64 `json:"repeated"`
 }
 
 // LoopAnswer is one of them.
@@ -64,12 +45,16 @@ type LoopAnswer struct {
 	Text   string `json:"text"`
 	Tokens int    `json:"tokens"`
 	Stop   Stop   `json:"stop"`
-	// Period is the length of the piece that repeats, 0 for no loop.
-	Period int `json:"period"`
+	// Loop is the kind of loop, "" for none, and Cycle the longest cycle.
+	Loop  LoopKind `json:"loop"`
+	Cycle Cycle    `json:"cycle"`
+	// Repeated is the share of places that begin four tokens which the answer had
+	// before.
+	Repeated float64 `json:"repeated"`
 }
 
 // TestLoops lets a model go on from prompts that are taken from a text at equal
-// distances, and counts the answers that end in a loop.
+// distances, and counts the answers that fall into a loop.
 func TestLoops(ctx context.Context, m infer.Model, text string, opt LoopOptions) (*Loops, error) {
 	for _, d := range []struct {
 		v   *int
@@ -111,10 +96,15 @@ func TestLoops(ctx context.Context, m infer.Model, text string, opt LoopOptions)
 			return nil, fmt.Errorf("answer %d of %d: %w", i+1, opt.Answers, err)
 		}
 		la := LoopAnswer{Prompt: tok.Decode(prompt, tokenizer.DecodeOptions{}), Text: tok.Decode(a.Tokens, tokenizer.DecodeOptions{}),
-			Tokens: len(a.Tokens), Stop: a.Stop, Period: Loop(a.Tokens)}
-		if la.Period > 0 {
+			Tokens: len(a.Tokens), Stop: a.Stop}
+		la.judge(a.Tokens)
+		if la.Loop != NoLoop {
 			out.Looped++
 		}
+		if la.Loop == LoopCycle && la.Cycle.End == len(a.Tokens) {
+			out.AtEnd++
+		}
+		out.Repeated += la.Repeated / float64(opt.Answers)
 		out.Answers = append(out.Answers, la)
 		if opt.Progress != nil {
 			opt.Progress(i+1, opt.Answers)

@@ -12,10 +12,13 @@ package score
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 
+	"quern/internal/digest"
 	infer "quern/runtime"
 	"quern/runtime/num"
 	"quern/tokenizer"
@@ -48,16 +51,29 @@ type Options struct {
 	Progress func(done, total int, perplexity float64)
 }
 
-// Settings are what two scores must share to be compared.
+// Settings are what two scores must share to be compared, all but Tokenizer,
+// which says where the tokens came from.
 type Settings struct {
+	// Context is the window, in tokens; the next one starts Stride tokens behind,
+	// and its logits from position First on are scored.
 	Context int `json:"context"`
+	Stride  int `json:"stride"`
+	First   int `json:"first_scored"`
 	Chunks  int `json:"chunks"`
 	// Tokens is the number of tokens of the whole text. It differs when the
 	// tokenizers do.
 	Tokens int `json:"tokens"`
-	// BOS says that each chunk starts with BOS.
+	// BOS says that the first token of each chunk is replaced by BOS.
 	BOS bool   `json:"bos"`
 	Act string `json:"act"`
+	// Text is the SHA-256 of the text's bytes as they were given, Pieces that of how
+	// it was cut: of each token's length in bytes and of these. Ids do not count, so
+	// that a vocabulary that was pruned to those in use compares.
+	Text   digest.Digest `json:"text_sha256"`
+	Pieces digest.Digest `json:"pieces_sha256"`
+	// Tokenizer is the SHA-256 of the vocabulary, where the model has one that knows
+	// it.
+	Tokenizer digest.Digest `json:"tokenizer_sha256,omitzero"`
 	// Bytes is the length of the text that the scored tokens stand for.
 	Bytes int64 `json:"bytes"`
 }
@@ -67,8 +83,9 @@ func (s Settings) Comparable(o Settings) error {
 	for _, d := range []struct {
 		what string
 		a, b any
-	}{{"context", s.Context, o.Context}, {"chunks", s.Chunks, o.Chunks}, {"tokens of the text", s.Tokens, o.Tokens},
-		{"BOS in each chunk", s.BOS, o.BOS}, {"arithmetic", s.Act, o.Act}, {"bytes scored", s.Bytes, o.Bytes}} {
+	}{{"context", s.Context, o.Context}, {"stride", s.Stride, o.Stride}, {"first position scored", s.First, o.First}, {"text", s.Text, o.Text},
+		{"chunks", s.Chunks, o.Chunks}, {"tokens of the text", s.Tokens, o.Tokens}, {"BOS in each chunk", s.BOS, o.BOS}, {"arithmetic", s.Act, o.Act},
+		{"bytes scored", s.Bytes, o.Bytes}, {"cut of the text into tokens", s.Pieces, o.Pieces}} {
 		if d.a != d.b {
 			return fmt.Errorf("%w: %s is %v here and %v there", ErrNotComparable, d.what, d.a, d.b)
 		}
@@ -116,6 +133,11 @@ func tokenize(tok infer.Tokenizer, file []byte, opt Options) (*text, error) {
 		return nil, err
 	}
 	t.Tokens = len(t.tokens)
+	t.Stride, t.First = t.Context, t.Context/2
+	t.Text, t.Pieces = digest.Of(file), pieces(tok, t.tokens)
+	if v, ok := tok.(*tokenizer.Tokenizer); ok {
+		t.Tokenizer = v.Vocabulary().Digest()
+	}
 	if t.Tokens < 2*t.Context {
 		return nil, fmt.Errorf("%w: %d tokens, a context of %d needs %d; give more text or a smaller context", ErrShort, t.Tokens, t.Context, 2*t.Context)
 	}
@@ -130,6 +152,19 @@ func tokenize(tok infer.Tokenizer, file []byte, opt Options) (*text, error) {
 		}
 	}
 	return t, nil
+}
+
+// pieces is the digest of how a text was cut.
+func pieces(tok infer.Tokenizer, ids []int32) digest.Digest {
+	h := digest.New()
+	var n [8]byte
+	for _, id := range ids {
+		p := tok.Piece(id, true)
+		binary.LittleEndian.PutUint64(n[:], uint64(len(p)))
+		h.Write(n[:])
+		io.WriteString(h, p)
+	}
+	return digest.Sum(h)
 }
 
 // chunk gives the tokens of chunk c as the model sees them.

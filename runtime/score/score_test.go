@@ -27,18 +27,26 @@ func TestNLL(t *testing.T) {
 }
 
 func TestComparableNamesWhatDiffers(t *testing.T) {
-	a := score.Settings{Context: 512, Chunks: 3, Tokens: 2000, BOS: true, Act: "q8", Bytes: 900}
+	a := score.Settings{Context: 512, Stride: 512, First: 256, Chunks: 3, Tokens: 2000, BOS: true, Act: "q8", Bytes: 900}
 	if err := a.Comparable(a); err != nil {
 		t.Error(err)
 	}
 	for _, f := range []func(s *score.Settings){
 		func(s *score.Settings) { s.Context = 256 }, func(s *score.Settings) { s.Chunks = 4 }, func(s *score.Settings) { s.Tokens++ },
 		func(s *score.Settings) { s.BOS = false }, func(s *score.Settings) { s.Act = "exact" }, func(s *score.Settings) { s.Bytes-- },
+		func(s *score.Settings) { s.Stride = 256 }, func(s *score.Settings) { s.First = 0 }, func(s *score.Settings) { s.Text[0]++ },
+		func(s *score.Settings) { s.Pieces[31]++ },
 	} {
 		b := a
 		f(&b)
 		if err := a.Comparable(b); !errors.Is(err, score.ErrNotComparable) {
 			t.Errorf("%+v and %+v: %v", a, b, err)
 		}
+	}
+	// Another vocabulary that cuts the text alike compares.
+	b := a
+	b.Tokenizer[0]++
+	if err := a.Comparable(b); err != nil {
+		t.Error(err)
 	}
 }

@@ -55,7 +55,7 @@ func (g *Divergence) Check(ctx context.Context, in pipeline.GateInput) ([]pipeli
 			return nil, err
 		}
 		add := func(what, text string, b bound) {
-			out = append(out, pipeline.GateResult{Gate: g.Name(), Output: in.Output, What: what, Value: b.value, Limit: b.limit, Pass: b.pass(), Text: text + b.words()})
+			out = append(out, pipeline.GateResult{Gate: g.Name(), Output: in.Output, What: what, Value: b.value, Limit: b.limit, Pass: b.pass(), Settings: d.Settings, Text: text + b.words()})
 		}
 		if g.p.Max != nil {
 			add("mean divergence from "+name, fmt.Sprintf("%s of %s from %s is %.6f nats on average", g.Name(), in.Output, name, d.Mean),

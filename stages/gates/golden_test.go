@@ -2,6 +2,7 @@ package gates_test
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -122,11 +123,24 @@ func TestLoops(t *testing.T) {
 	}
 	// A model that repeats itself: every weight of its matrices is lost.
 	broken := bench{base: flat(t)}
-	r := broken.fails(t, "loops: {"+p+", max: 50 %}", "4 of 4 answers of x.gguf end in a loop", " 50 % beyond the limit of 50 %")
+	r := broken.fails(t, "loops: {"+p+", max: 50 %}", "4 of 4 answers of x.gguf fall into a loop", " 50 % beyond the limit of 50 %")
 	if r.Value != 1 {
 		t.Errorf("%+v", r)
 	}
 	b.refuses(t, pipeline.ErrRecipe, "loops: {text: text, max: 0, answers: 10000}", "source text", "too short")
+	// Beside a baseline: the source does no better than its own F16, the broken one
+	// loops as often as the broken source and more often than a good model.
+	res, _ = b.passes(t, "loops: {"+p+", max-increase: 0 %}")
+	if r := res.Gates[0]; r.Value != 0 || !strings.Contains(r.Text, " of 4 of the source, within the limit of 0 %") {
+		t.Errorf("%+v", r)
+	}
+	broken.passes(t, "loops: {"+p+", max-increase: 0 %}")
+	broken.sources = []string{fmt.Sprintf("good: {dir: %q}", abs(t, "models/stories260k"))}
+	r = broken.fails(t, "loops: {"+p+", baseline: good, max-increase: 5 %}", "4 of 4 answers of x.gguf fall into a loop", " of 4 of baseline good, ", " beyond the limit of 5 %")
+	if doc, err := json.Marshal(r); err != nil || !strings.Contains(string(doc), `"settings":{"answers":4,"tokens":96,"prompt":4,"act":"exact"`) {
+		t.Errorf("%s, %v", doc, err)
+	}
+	b.refuses(t, pipeline.ErrRecipe, "loops: {text: text, baseline: text, max-increase: 1 %}", "source text is no model")
 }
 
 // TestTokenizer is case 47 of docs/pitfalls.md: forty strings, by the source's

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 
+	"quern/internal/digest"
 	"quern/pipeline"
 	"quern/recipes"
 	infer "quern/runtime"
 	"quern/runtime/generate"
 )
 
-// Loops is the gate that bounds the share of long answers that end in a loop.
+// Loops is the gate that bounds the share of long answers that fall into a loop.
 type Loops struct {
 	p        recipes.LoopsGate
 	sampling generate.Sampling
@@ -30,8 +31,8 @@ func NewLoops(p recipes.LoopsGate) (*Loops, error) {
 	if p.TopK != nil {
 		g.sampling.TopK = int(*p.TopK)
 	}
-	if p.Max == nil {
-		return nil, errors.New("max is missing")
+	if p.Max == nil && p.MaxIncrease == nil {
+		return nil, errors.New("max or max-increase is missing")
 	}
 	return g, g.sampling.Check()
 }
@@ -39,35 +40,87 @@ func NewLoops(p recipes.LoopsGate) (*Loops, error) {
 // Name is the gate's name.
 func (g *Loops) Name() string { return "loops" }
 
-// Plan looks for the text.
-func (g *Loops) Plan(sources []*pipeline.Source) error { return planText(sources, g.p.Text, 0) }
+// Plan looks for the text and the baseline.
+func (g *Loops) Plan(sources []*pipeline.Source) error {
+	if err := planText(sources, g.p.Text, 0); err != nil || g.p.MaxIncrease == nil {
+		return err
+	}
+	_, err := findBaseline(sources, g.p.Baseline, false)
+	return err
+}
 
-// Check lets the model answer.
+// Check lets the model answer, and the baseline where it is asked for.
 func (g *Loops) Check(ctx context.Context, in pipeline.GateInput) ([]pipeline.GateResult, error) {
-	return runFile(ctx, in, g.Name(), func(m infer.Model) ([]pipeline.GateResult, error) {
+	return runFile(ctx, in, g.Name(), func(m infer.Model) (out []pipeline.GateResult, err error) {
 		text, err := readSource(ctx, in, g.p.Text)
 		if err != nil {
 			return nil, err
 		}
-		tok, err := m.Tokenizer()
+		l, err := g.answers(ctx, in, m, text, "")
 		if err != nil {
 			return nil, err
 		}
-		opt := generate.LoopOptions{Sampling: g.sampling, Answers: int(g.p.Answers), Tokens: int(g.p.Tokens), Prompt: int(g.p.Prompt), Jobs: in.Jobs,
-			Progress: progress(in, g.Name(), "answer")}
-		opt.Banned = banned(tok)
-		if opt.Act, err = act(g.p.Act); err != nil {
-			return nil, err
+		says := fmt.Sprintf("loops: %d of %d answers of %s fall into a loop, a share of %.3g %%", l.Looped, len(l.Answers), in.Output, float64(100*l.Share))
+		add := func(what, words string, b bound) {
+			out = append(out, pipeline.GateResult{Gate: g.Name(), Output: in.Output, What: what, Value: b.value, Limit: b.limit, Pass: b.pass(),
+				Settings: g.settings(text, l), Text: words + b.words()})
 		}
-		l, err := generate.TestLoops(ctx, m, string(text), opt)
-		if errors.Is(err, generate.ErrShort) {
-			return nil, fmt.Errorf("source %s: %w", g.p.Text, err)
+		if g.p.Max != nil {
+			add("answers that fall into a loop", says, bound{value: l.Share, limit: float64(*g.p.Max), scale: 100, unit: " %"})
 		}
-		if err != nil {
-			return nil, err
+		if g.p.MaxIncrease != nil {
+			name := baselineName(g.p.Baseline)
+			base, err := openBaseline(ctx, in, g.p.Baseline, m)
+			if err != nil {
+				return nil, err
+			}
+			defer func() { err = errors.Join(err, base.Close()) }()
+			other, err := g.answers(ctx, in, base, text, " of "+name)
+			if err != nil {
+				return nil, err
+			}
+			add("increase of answers that loop over "+name, fmt.Sprintf("%s, beside %d of %d of %s", says, other.Looped, len(other.Answers), name),
+				bound{value: l.Share - other.Share, limit: float64(*g.p.MaxIncrease), scale: 100, unit: " %"})
 		}
-		b := bound{value: l.Share, limit: float64(*g.p.Max), scale: 100, unit: " %"}
-		return []pipeline.GateResult{{Gate: g.Name(), Output: in.Output, What: "answers that end in a loop", Value: b.value, Limit: b.limit, Pass: b.pass(),
-			Text: fmt.Sprintf("loops: %d of %d answers of %s end in a loop, a share of %.3g %%%s", l.Looped, len(l.Answers), in.Output, float64(100*l.Share), b.words())}}, nil
+		return out, nil
 	})
+}
+
+// answers makes and judges the answers of a model.
+func (g *Loops) answers(ctx context.Context, in pipeline.GateInput, m infer.Model, text []byte, who string) (*generate.Loops, error) {
+	tok, err := m.Tokenizer()
+	if err != nil {
+		return nil, err
+	}
+	opt := generate.LoopOptions{Sampling: g.sampling, Answers: int(g.p.Answers), Tokens: int(g.p.Tokens), Prompt: int(g.p.Prompt), Jobs: in.Jobs,
+		Progress: progress(in, g.Name()+who, "answer")}
+	opt.Banned = banned(tok)
+	if opt.Act, err = act(g.p.Act); err != nil {
+		return nil, err
+	}
+	l, err := generate.TestLoops(ctx, m, string(text), opt)
+	if errors.Is(err, generate.ErrShort) {
+		return nil, fmt.Errorf("source %s: %w", g.p.Text, err)
+	}
+	return l, err
+}
+
+// loopSettings say how answers were made.
+type loopSettings struct {
+	Answers       int           `json:"answers"`
+	Tokens        int64         `json:"tokens"`
+	Prompt        int64         `json:"prompt"`
+	Act           string        `json:"act"`
+	Temperature   float64       `json:"temperature"`
+	TopK          int           `json:"top_k"`
+	TopP          float64       `json:"top_p"`
+	MinP          float64       `json:"min_p"`
+	RepeatPenalty float64       `json:"repeat_penalty"`
+	Seed          uint64        `json:"seed"`
+	Text          digest.Digest `json:"text_sha256"`
+}
+
+func (g *Loops) settings(text []byte, l *generate.Loops) loopSettings {
+	s := g.sampling
+	return loopSettings{len(l.Answers), g.p.Tokens, g.p.Prompt, g.p.Act, s.Temperature, s.TopK, s.TopP, s.MinP, s.RepeatPenalty, s.Seed, digest.Of(text)}
 }

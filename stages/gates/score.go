@@ -72,7 +72,7 @@ func (g *Score) Check(ctx context.Context, in pipeline.GateInput) ([]pipeline.Ga
 		var out []pipeline.GateResult
 		if g.p.Max != nil {
 			b := bound{value: g.value(p), limit: *g.p.Max}
-			out = append(out, pipeline.GateResult{Gate: g.name, Output: in.Output, What: g.name, Value: b.value, Limit: b.limit, Pass: b.pass(),
+			out = append(out, pipeline.GateResult{Gate: g.name, Output: in.Output, What: g.name, Value: b.value, Limit: b.limit, Pass: b.pass(), Settings: p.Settings,
 				Text: fmt.Sprintf("%s of %s is %s%s", g.name, in.Output, g.text(p), b.words())})
 		}
 		if g.p.MaxIncrease != nil {
@@ -98,7 +98,7 @@ func (g *Score) text(p *score.Perplexity) string {
 // increase compares a score with the baseline's.
 func (g *Score) increase(ctx context.Context, in pipeline.GateInput, m infer.Model, p *score.Perplexity) (pipeline.GateResult, error) {
 	name := baselineName(g.p.Baseline)
-	res := pipeline.GateResult{Gate: g.name, Output: in.Output, What: "increase of " + g.name + " over " + name, Limit: float64(*g.p.MaxIncrease)}
+	res := pipeline.GateResult{Gate: g.name, Output: in.Output, What: "increase of " + g.name + " over " + name, Limit: float64(*g.p.MaxIncrease), Settings: p.Settings}
 	base, err := g.baseline(ctx, in, m)
 	if err != nil {
 		return res, err
@@ -201,7 +201,7 @@ func storedScore(ctx context.Context, s *pipeline.Source) (*score.Perplexity, er
 	if err := json.Unmarshal(b, &has); err != nil {
 		return nil, fault(err)
 	}
-	for _, key := range []string{"context", "chunks", "tokens", "bos", "act", "bytes", "perplexity", "standard_error", "bits_per_byte"} {
+	for _, key := range []string{"chunks", "context", "stride", "first_scored", "tokens", "bos", "act", "bytes", "text_sha256", "pieces_sha256", "perplexity", "standard_error", "bits_per_byte"} {
 		if _, ok := has[key]; !ok {
 			return nil, fault(fmt.Errorf("%s is missing", key))
 		}

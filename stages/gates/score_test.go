@@ -134,12 +134,16 @@ func TestNotComparable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, change := range map[string]func(*score.Perplexity){
-		"tokens of the text": func(p *score.Perplexity) { p.Tokens++ },
-		"chunks":             func(p *score.Perplexity) { p.Chunks-- },
-		"context":            func(p *score.Perplexity) { p.Context = 65 },
-		"BOS in each chunk":  func(p *score.Perplexity) { p.BOS = false },
-		"arithmetic":         func(p *score.Perplexity) { p.Act = "q8" },
-		"bytes scored":       func(p *score.Perplexity) { p.Bytes-- },
+		"text is":                     func(p *score.Perplexity) { p.Text[3]++ },
+		"cut of the text into tokens": func(p *score.Perplexity) { p.Pieces[3]++ },
+		"stride":                      func(p *score.Perplexity) { p.Stride = 32 },
+		"first position scored":       func(p *score.Perplexity) { p.First = 0 },
+		"tokens of the text":          func(p *score.Perplexity) { p.Tokens++ },
+		"chunks":                      func(p *score.Perplexity) { p.Chunks-- },
+		"context":                     func(p *score.Perplexity) { p.Context = 65 },
+		"BOS in each chunk":           func(p *score.Perplexity) { p.BOS = false },
+		"arithmetic":                  func(p *score.Perplexity) { p.Act = "q8" },
+		"bytes scored":                func(p *score.Perplexity) { p.Bytes-- },
 	} {
 		p := *kept
 		change(&p)
