@@ -96,6 +96,9 @@ func runPPL(c *cli.Context) (err error) {
 	}
 	if d := doc.Divergence; d != nil {
 		_, err = fmt.Fprintf(w, "divergence     %.6f nats from %s (at most %.4f); the same best token at %.2f %% of the places\n", d.Mean, doc.Base, d.Max, 100*d.SameTop)
+		if d.OutsideMass > 0 {
+			fmt.Fprintf(w, "outside        %.3f %% of the probability that %s gives is for tokens that the pruned head cannot say\n", 100*d.OutsideMass, doc.Base)
+		}
 	}
 	return err
 }

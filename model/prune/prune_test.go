@@ -253,7 +253,9 @@ func TestVocab(t *testing.T) {
 	if s, err := out.Meta.Text("tokenizer.chat_template"); err != nil || s != "{{ x }}" {
 		t.Errorf("template %q, %v", s, err)
 	}
-	if !slices.ContainsFunc(out.Notes, func(n model.Note) bool { return strings.Contains(n.Text, "rows 14 to 15 of the embedding have no token") }) {
+	if !slices.ContainsFunc(out.Notes, func(n model.Note) bool {
+		return strings.Contains(n.Text, "rows 14 to 15 of the embedding have no token")
+	}) {
 		t.Errorf("notes %v", out.Notes)
 	}
 	// More tokens than rows, and a list of more than the tokens.

@@ -3,6 +3,7 @@ package score
 import (
 	"context"
 	"fmt"
+	"math"
 
 	infer "quern/runtime"
 	"quern/runtime/num"
@@ -13,6 +14,13 @@ import (
 type Divergence struct {
 	Settings
 	Scored int `json:"scored"`
+	// Outside is at how many of them the text goes on with a token that one of the
+	// models, with a pruned head, cannot say; Base and Other leave these out.
+	// OutsideMass is the mean probability that the base gives to such tokens. The
+	// divergence is over the others alone, the base's probabilities divided by
+	// their sum.
+	Outside     int     `json:"outside,omitempty"`
+	OutsideMass float64 `json:"outside_mass,omitempty"`
 	// Mean is the mean Kullback-Leibler divergence in nats: the sum over all ids
 	// of p ln(p/q), p being the base model's probability. Max is the greatest.
 	Mean float64 `json:"mean_kld"`
@@ -30,8 +38,9 @@ type Divergence struct {
 const step = 32
 
 // Diverge compares a model with a base. Both must give the text the same tokens.
-// Where the base has probability 0, as for ids that a pruned head lacks, nothing
-// is added; where only the other has, the divergence is infinite.
+// Ids that a pruned head lacks, in one of the two, are left aside: where the base has
+// probability 0 nothing is added, and where the other has, the base's is spread over
+// the rest.
 func Diverge(ctx context.Context, base, other infer.Model, file []byte, opt Options) (*Divergence, error) {
 	var texts [2]*text
 	var sessions [2]infer.Session
@@ -66,11 +75,15 @@ func Diverge(ctx context.Context, base, other infer.Model, file []byte, opt Opti
 			return nil, fmt.Errorf("chunk %d of %d: %w", chunk+1, t.Chunks, err)
 		}
 		if opt.Progress != nil {
-			opt.Progress(chunk+1, t.Chunks, num.Exp64(d.Other/float64(d.Scored)))
+			opt.Progress(chunk+1, t.Chunks, num.Exp64(d.Other/float64(d.Scored-d.Outside)))
 		}
 	}
-	n := float64(d.Scored)
-	d.Mean, d.SameTop, d.Base, d.Other = d.Mean/n, d.SameTop/n, d.Base/n, d.Other/n
+	n, said := float64(d.Scored), float64(d.Scored-d.Outside)
+	if said == 0 {
+		return nil, fmt.Errorf("%w: none of its %d scored tokens has a row in both heads", ErrOutside, d.Outside)
+	}
+	d.Mean, d.SameTop, d.OutsideMass = d.Mean/n, d.SameTop/n, d.OutsideMass/n
+	d.Base, d.Other = d.Base/said, d.Other/said
 	return d, nil
 }
 
@@ -127,14 +140,34 @@ func (c *comparer) chunk(ctx context.Context, chunk int) error {
 func (c *comparer) compare(base, other []float32, next int32) {
 	d := c.d
 	d.Scored++
-	d.Base += NLL(base, next, &c.p)
-	d.Other += NLL(other, next, &c.q)
+	b, o := NLL(base, next, &c.p), NLL(other, next, &c.q)
+	if isGone(base[next]) || isGone(other[next]) {
+		d.Outside++
+	} else {
+		d.Base += b
+		d.Other += o
+	}
 	// NLL has left e^(logit-max) in p and q.
 	topP, topQ := num.Max(base), num.Max(other)
-	logP, logQ := num.Log64(total(c.p)), num.Log64(total(c.q))
+	whole, kept := total(c.p), 0.0
+	for i, e := range c.p {
+		if !isGone(other[i]) {
+			kept += float64(e)
+		}
+	}
+	if kept < whole {
+		d.OutsideMass += 1 - kept/whole
+	}
+	if first(base, topP) == first(other, topQ) {
+		d.SameTop++
+	}
+	if kept == 0 {
+		return // the base expects none of what the other can say
+	}
+	logP, logQ := num.Log64(kept), num.Log64(total(c.q))
 	sum := 0.0
 	for i, e := range c.p {
-		if e == 0 {
+		if e == 0 || isGone(other[i]) {
 			continue
 		}
 		lp := float64(base[i]-topP) - logP
@@ -148,10 +181,10 @@ func (c *comparer) compare(base, other []float32, next int32) {
 	if sum > d.Max {
 		d.Max = sum
 	}
-	if first(base, topP) == first(other, topQ) {
-		d.SameTop++
-	}
 }
+
+// isGone reports whether a logit is that of a token without a row.
+func isGone(logit float32) bool { return math.IsInf(float64(logit), -1) }
 
 func total(x []float32) float64 {
 	sum := 0.0

@@ -212,7 +212,7 @@ func Measure(ctx context.Context, m infer.Model, file []byte, opt Options) (*Per
 		}
 		tokens := t.chunk(c)
 		err := s.Eval(ctx, tokens, want, func(i int, logits []float32) error {
-			if math.IsInf(float64(logits[tokens[i+1]]), -1) {
+			if isGone(logits[tokens[i+1]]) {
 				p.Outside++
 				p.Bytes -= int64(len(tok.Piece(tokens[i+1], true)))
 				return nil

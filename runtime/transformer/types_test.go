@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"strings"
+	"slices"
 	"testing"
 
 	infer "quern/runtime"
@@ -132,6 +133,10 @@ func TestPrunedHead(t *testing.T) {
 	beyond := append([]byte(nil), ids...)
 	beyond[1] = 2
 	for name, ts := range map[string][]*tensor.Tensor{
+		// A head without the list of its rows must not be taken for a whole one, nor
+		// the embedding for it.
+		"no list":     slices.DeleteFunc(head(ids, tensor.I32), func(x *tensor.Tensor) bool { return x.Name == "output_ids" }),
+		"no head":     slices.DeleteFunc(head(ids, tensor.I32), func(x *tensor.Tensor) bool { return x.Name == "output.weight" }),
 		"an id twice": head(twice, tensor.I32), "an id beyond": head(beyond, tensor.I32), "too few ids": head(ids[:20], tensor.I32), "floats": head(ids, tensor.F32),
 	} {
 		if _, err := transformer.FromGGUF(t.Context(), full.WithTensors(ts)); !errors.Is(err, infer.ErrModel) {

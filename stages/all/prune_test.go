@@ -206,6 +206,12 @@ func TestPruneHead(t *testing.T) {
 				t.Error("the embedding has changed")
 			}
 
+			// The encoder is whole, so every text is read as before.
+			for key, v := range wf.Meta.All() {
+				if u, ok := pf.Meta.Get(key); strings.HasPrefix(key, "tokenizer.") && (!ok || !u.Equal(v)) {
+					t.Errorf("%s has changed", key)
+				}
+			}
 			_, want := allLogits(t, whole, text)
 			m, got := allLogits(t, file, text)
 			for i := range want {
@@ -304,6 +310,23 @@ func TestPrunedPerplexity(t *testing.T) {
 	}
 	if sum != pruned.SumNLL {
 		t.Errorf("sum %v, of the whole model's logits over the kept tokens %v", pruned.SumNLL, sum)
+	}
+	// Of the tokens that both have, they think alike.
+	pm, err := load.Open(t.Context(), b.build(b.dir, ids, "  - prune-head: {tokens: keep}\n", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pm.Close()
+	d, err := score.Diverge(t.Context(), m, pm, content, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// e^(difference of the mean NLL) is the geometric mean of 1 - outside.
+	if d.Mean > 1e-12 || d.Outside != 0 || d.OutsideMass < 0.001 || math.Abs(d.OutsideMass+math.Log(pruned.Perplexity/full.Perplexity)) > 0.01 {
+		t.Errorf("%+v", d)
+	}
+	if back, err := score.Diverge(t.Context(), pm, m, content, opt); err != nil || back.OutsideMass != 0 || !(back.Mean > 0.001) {
+		t.Errorf("the other way round: %+v, %v", back, err)
 	}
 	// Without one frequent token.
 	fewer := slices.DeleteFunc(slices.Clone(ids), func(id int32) bool { return id == used[200] })
@@ -644,4 +667,33 @@ type dirFiles string
 
 func (d dirFiles) ReadFile(_ context.Context, name string, _ int64) ([]byte, error) {
 	return os.ReadFile(filepath.Join(string(d), filepath.FromSlash(name)))
+}
+
+// TestPrunedListsAreKeyed is case 34 of docs/pitfalls.md: a list of another length, and
+// one of other ids of the same length, make another file though it has the same name.
+func TestPrunedListsAreKeyed(t *testing.T) {
+	b := newBench(t)
+	list := filepath.Join(t.TempDir(), "keep.txt")
+	recipe := fmt.Sprintf("version: 1\nname: p\nsources:\n  base: {dir: \"DIR\"}\n  keep: {file: %q}\nsteps:\n  - prune-head: {tokens: keep}\noutputs:\n  - {format: gguf, file: out.gguf}\n", list)
+	for i, c := range []struct {
+		ids    string
+		cached bool
+	}{{"0 3 7 15", false}, {"0 3 7 15 16 20", false}, {"0 3 8 15", false}, {"15 7 3 0", true}} {
+		if err := os.WriteFile(list, []byte(c.ids), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		res := b.build(recipe)
+		if res.Outputs[0].Cached != c.cached {
+			t.Errorf("build %d: taken from the store: %v", i, res.Outputs[0].Cached)
+		}
+		f, data := prunedFile(t, res.Outputs[0].Path)
+		x, raw := tensorBytes(t, f, data, prune.OutputIDs)
+		want := strings.Fields(c.ids)
+		if x.Shape().RowLen() != int64(len(want)) || fmt.Sprint(raw[0]) != "0" && fmt.Sprint(raw[0]) != want[0] {
+			t.Errorf("build %d: %v, ids %v", i, x.Shape(), raw)
+		}
+		if c.ids == "0 3 8 15" && raw[8] != 8 {
+			t.Errorf("build %d: ids %v", i, raw)
+		}
+	}
 }
