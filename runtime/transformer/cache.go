@@ -25,7 +25,7 @@ type cache struct {
 type chunk[T any] struct{ keys, values []T }
 
 // chunkPositions is the room of a chunk where the context is not smaller.
-const chunkPositions = 256
+const chunkPositions = 64
 
 func newCache(half bool, heads, dim, context int) cache {
 	return cache{half: half, heads: heads, dim: dim, room: min(chunkPositions, context)}
