@@ -71,8 +71,26 @@ type runDoc struct {
 	Text     string        `json:"text,omitempty"`
 	Stop     generate.Stop `json:"stop"`
 	// Speeds are in tokens a second, 0 when nothing was made.
-	PromptSpeed float64 `json:"prompt_tokens_per_second"`
-	Speed       float64 `json:"tokens_per_second"`
+	PromptSpeed float64   `json:"prompt_tokens_per_second"`
+	Speed       float64   `json:"tokens_per_second"`
+	Memory      memoryUse `json:"memory"`
+}
+
+// memoryUse says what a run took, in bytes.
+type memoryUse struct {
+	// Weights is the size of all tensors; they are mapped, and pages that were
+	// touched are in Peak. KeysAndValues is what the text takes.
+	Weights       int64 `json:"weights"`
+	KeysAndValues int64 `json:"keys_and_values,omitempty"`
+	Peak          int64 `json:"peak,omitempty"`
+}
+
+func memoryOf(m infer.Model, s infer.Session) memoryUse {
+	use := memoryUse{Weights: m.Info().Bytes, Peak: peakMemory()}
+	if c, ok := s.(interface{ CacheBytes() int64 }); ok {
+		use.KeysAndValues = c.CacheBytes()
+	}
+	return use
 }
 
 func runRun(c *cli.Context) (err error) {
@@ -126,7 +144,8 @@ func runRun(c *cli.Context) (err error) {
 		return err
 	}
 	doc := runDoc{Model: modelName(path), Rendered: rendered, Prompt: prompt, Tokens: a.Tokens, Stop: a.Stop,
-		PromptSpeed: speed(len(prompt), a.Prompt), Speed: speed(len(a.Tokens)-1, a.Making)}
+		PromptSpeed: speed(len(prompt), a.Prompt), Speed: speed(len(a.Tokens)-1, a.Making),
+		Memory: memoryOf(m, s)}
 	if tokErr == nil {
 		doc.Text = tok.Decode(a.Tokens, tokenizer.DecodeOptions{})
 	}

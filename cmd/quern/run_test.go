@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +49,14 @@ func TestRunTellsTheStory(t *testing.T) {
 	b.ok("run", storiesModel(), "--prompt-tokens", joinIDs(g.Greedy[:50]), "-n", "20", "--json").json(t, &doc)
 	if !slices.Equal(doc.Tokens, g.Greedy[50:70]) || doc.Stop != "length" || !slices.Equal(doc.Prompt, g.Greedy[:50]) || doc.Text == "" || doc.Speed <= 0 {
 		t.Errorf("%+v", doc)
+	}
+	// Two chunks of 64 positions, 5 layers, 4 heads of 8 values, keys and values of 4 bytes.
+	if m := doc.Memory; m.KeysAndValues != 2*64*5*4*8*2*4 || m.Weights < 1e6 || (m.Peak < m.KeysAndValues && runtime.GOOS == "linux") {
+		t.Errorf("memory %+v", m)
+	}
+	b.ok("run", storiesModel(), "-p", "Once upon a time", "-n", "3", "--act", "q8", "--json").json(t, &doc)
+	if m := doc.Memory; m.KeysAndValues != 64*5*4*8*2*2 {
+		t.Errorf("memory with q8 %+v", m)
 	}
 	b.ok("run", storiesModel(), "-p", "Once upon a time", "-n", "3", "--json").json(t, &doc)
 	if !slices.Equal(doc.Prompt, []int32{1, 403, 407, 261, 378}) {

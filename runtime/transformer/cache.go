@@ -45,6 +45,11 @@ func (c *cache) reserve(n int) {
 // f16 is the codec of halves.
 var f16, _ = quant.For(tensor.F16)
 
+// bytes is the size of all chunks.
+func (c *cache) bytes() int64 {
+	return int64(c.heads*c.room*c.dim) * int64(2*2*len(c.halfChunks)+2*4*len(c.floatChunks))
+}
+
 // set keeps keys and values, (heads, dim) each, of a position that there is room
 // for.
 func (c *cache) set(position int, k, v []float32) {

@@ -90,6 +90,15 @@ func (s *session) Len() int { return s.n }
 // Room is the number of tokens that still fit.
 func (s *session) Room() int { return s.context - s.n }
 
+// CacheBytes is the memory that keys and values have.
+func (s *session) CacheBytes() int64 {
+	n := int64(0)
+	for i := range s.caches {
+		n += s.caches[i].bytes()
+	}
+	return n
+}
+
 // Rewind forgets all but the first n tokens.
 func (s *session) Rewind(n int) error {
 	if n < 0 || n > s.n {
