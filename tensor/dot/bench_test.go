@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"quern/tensor"
+	"quern/tensor/repack"
 )
 
 // BenchmarkMul multiplies a matrix that is larger than the caches, as a token
@@ -25,9 +26,31 @@ func BenchmarkMul(b *testing.B) {
 	}
 }
 
+// BenchmarkPacked is BenchmarkMul for rows in layouts, and plain ones beside them.
+func BenchmarkPacked(b *testing.B) {
+	for _, tokens := range []int{1, 128} {
+		seen := map[tensor.Type]bool{}
+		for _, l := range repack.Layouts() {
+			f := FormatOf(l.Type())
+			if !seen[l.Type()] {
+				seen[l.Type()] = true
+				b.Run(fmt.Sprintf("tokens=%d/%s", tokens, l.Type()), func(b *testing.B) {
+					benchmarkKernel(b, kernel(b, l.Type(), 2048, f), f, 2048, 8192, tokens, 1)
+				})
+			}
+			b.Run(fmt.Sprintf("tokens=%d/%s", tokens, l), func(b *testing.B) {
+				benchmarkKernel(b, packedKernel(b, l, 2048, f), f, 2048, 8192, tokens, 1)
+			})
+		}
+	}
+}
+
 func benchmarkMul(b *testing.B, typ tensor.Type, f Format, width, rows, tokens, jobs int) {
+	benchmarkKernel(b, kernel(b, typ, width, f), f, width, rows, tokens, jobs)
+}
+
+func benchmarkKernel(b *testing.B, k *Kernel, f Format, width, rows, tokens, jobs int) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	k := kernel(b, typ, width, f)
 	w := make([]byte, rows*k.RowBytes())
 	for i := range w {
 		w[i] = byte(rng.Uint32()) & 0x3b

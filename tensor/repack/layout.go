@@ -43,6 +43,7 @@ type Layout struct {
 	blocks int // of a row, in a bundle
 	size   int // bytes of a bundle
 	fields []field
+	words  bool  // fields that unbundle32 knows
 	coder  coder // in place of fields
 }
 
@@ -68,7 +69,9 @@ func simple(name string, typ tensor.Type, rows, chunk int, o order) *Layout {
 	if typ == tensor.MXFP4 {
 		scale = 1
 	}
-	return ordered(name, typ, rows, field{0, scale, scale, turns}, field{scale, size - scale, chunk, o})
+	l := ordered(name, typ, rows, field{0, scale, scale, turns}, field{scale, size - scale, chunk, o})
+	l.words = typ.BlockValues() == 32
+	return l
 }
 
 func q4K(name string, chunk int) *Layout {

@@ -1,6 +1,7 @@
 package repack
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -47,8 +48,12 @@ func (l *Layout) Unbundle(dst []byte, row int, bundles []byte) {
 }
 
 func (l *Layout) unbundle(bundle, rows []byte, row int) {
-	if l.coder.unpack != nil {
+	switch {
+	case l.coder.unpack != nil:
 		l.coder.unpack(bundle, rows, row)
+		return
+	case l.words:
+		l.unbundle32(bundle, rows, row)
 		return
 	}
 	at := 0
@@ -149,6 +154,9 @@ func (f field) pack(out, rows []byte, row, n int) {
 func (f field) unpack(in, rows []byte, row, n int) {
 	switch f.order {
 	case turns, flipped:
+		if f.unpackRuns(in, rows, row, n) {
+			return
+		}
 		for c := 0; c < f.size; c += f.chunk {
 			for r := range n {
 				dst := rows[r*row+f.at+c:]
@@ -196,26 +204,51 @@ func (f field) unpack(in, rows []byte, row, n int) {
 			}
 		}
 	case scales6:
-		for r := range 8 {
-			var s, m [8]byte
-			q := r % 4
-			for b := range 8 {
-				g := in[12*b:][:12]
-				if r < 4 {
-					s[b], m[b] = g[q]&63, g[4+q]&63
-				} else {
-					s[b] = g[8+q]&15 | g[q]>>6<<4
-					m[b] = g[8+q]>>4 | g[4+q]>>6<<4
-				}
-			}
-			put := rows[r*row+f.at:][:12]
-			for j := range 4 {
-				put[j] = s[j] | s[j+4]>>4<<6
-				put[4+j] = m[j] | m[j+4]>>4<<6
-				put[8+j] = s[j+4]&15 | m[j+4]&15<<4
+		f.unpackScales6(in, rows, row)
+	}
+}
+
+// unpackRuns is unpack for the chunks that most bytes lie in, a word at a time. It is
+// what products on x86 wait for.
+func (f field) unpackRuns(in, rows []byte, row, n int) bool {
+	var mask uint64
+	if f.order == flipped {
+		mask = 0x8888888888888888
+	}
+	switch {
+	case f.chunk == 8 && f.size%8 == 0:
+		for r := range n {
+			out, from := rows[r*row+f.at:][:f.size], in[8*r:]
+			for c := 0; c+8 <= len(out); c += 8 {
+				binary.LittleEndian.PutUint64(out[c:], binary.LittleEndian.Uint64(from[c*n:])^mask)
 			}
 		}
+	case f.chunk == 4 && f.size%8 == 0:
+		for r := range n {
+			out, from := rows[r*row+f.at:][:f.size], in[4*r:]
+			for c := 0; c+8 <= len(out); c += 8 {
+				low, high := binary.LittleEndian.Uint32(from[c*n:]), binary.LittleEndian.Uint32(from[(c+4)*n:])
+				binary.LittleEndian.PutUint64(out[c:], (uint64(low)|uint64(high)<<32)^mask)
+			}
+		}
+	case f.chunk == 1:
+		for r := range n {
+			out, from := rows[r*row+f.at:][:f.size], in[r:]
+			for c := range out {
+				out[c] = from[c*n] ^ byte(mask)
+			}
+		}
+	case f.chunk == 2 && f.size%2 == 0:
+		for r := range n {
+			out, from := rows[r*row+f.at:][:f.size], in[2*r:]
+			for c := 0; c+2 <= len(out); c += 2 {
+				binary.LittleEndian.PutUint16(out[c:], binary.LittleEndian.Uint16(from[c*n:])^uint16(mask))
+			}
+		}
+	default:
+		return false
 	}
+	return true
 }
 
 // flip turns the unsigned nibbles of q4_0, which stand for value + 8, into
