@@ -1,6 +1,9 @@
 package dot
 
-import "fmt"
+import (
+	"fmt"
+	"sync/atomic"
+)
 
 // lanes is the number of activation rows that a vector kernel takes at once,
 // and of weight rows in a tile.
@@ -30,6 +33,8 @@ type Batch struct {
 	scales []float32
 	sums   []int32 // Q8_0
 	pairs  []int16 // Q8_K
+
+	version atomic.Uint64 // of the rows
 }
 
 // NewBatch makes room for up to rows activation rows of width values. The
@@ -73,6 +78,7 @@ func (b *Batch) Reset(n int) error {
 	if n < 0 || n > b.room {
 		return fmt.Errorf("%w: %d rows in a batch with room for %d", ErrSize, n, b.room)
 	}
+	b.version.Add(1)
 	b.rows, b.groups = n, n/lanes
 	if b.format == F32 || n%lanes < 2 {
 		return nil
@@ -99,6 +105,7 @@ func (b *Batch) SetRow(t int, x []float32) error {
 		copy(b.floats[t*b.width:], x)
 		return nil
 	}
+	b.version.Add(1)
 	group, lane, apart := t/lanes, t%lanes, lanes
 	if group == b.groups {
 		apart = 1

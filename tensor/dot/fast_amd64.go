@@ -190,6 +190,54 @@ func gemv(k *Kernel, dst []float32, w []byte, b *Batch) int {
 	return n
 }
 
+// packed32 and packed256 are the kernels that multiply a group of repacked rows with
+// one activation row; bundles are its bundles.
+var (
+	packed32 = map[string]func(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int){
+		"q4_0_4x4": gemv_q4_0_4x4AVX2, "q4_0_4x8": gemv_q4_0_4x8AVX2, "q4_0_8x8": gemv_q4_0_8x8AVX2,
+		"iq4_nl_4x4": gemv_iq4_nl_4x4AVX2, "iq4_nl_8x8": gemv_iq4_nl_8x8AVX2,
+		"q8_0_4x4": gemv_q8_0_4x4AVX2, "q8_0_4x8": gemv_q8_0_4x8AVX2,
+		"q2_0_8x4": gemv_q2_0_8x4AVX2, "q2_0_8x4_base3": gemv_q2_0_8x4_base3AVX2, "q2_0_8x4_merged128": gemv_q2_0_8x4_merged128AVX2,
+		"q1_0_8x4_planes": gemv_q1_0_8x4_planesAVX2,
+	}
+	packed256 = map[string]func(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int16, bundles int){
+		"q4_K_8x4": gemv_q4_K_8x4AVX2, "q4_K_8x8": gemv_q4_K_8x8AVX2, "q2_K_8x4": gemv_q2_K_8x4AVX2, "tq2_0_8x4": gemv_tq2_0_8x4AVX2,
+		"tq1_0_8x4": gemv_tq1_0_8x4AVX2,
+	}
+)
+
+// gemvPacked is gemv for repacked rows, a group at a time.
+func gemvPacked(k *Kernel, dst []float32, w []byte, b *Batch) int {
+	if !useAVX2 {
+		return 0
+	}
+	small, large := packed32[k.layout.String()], packed256[k.layout.String()]
+	if small == nil && large == nil {
+		return 0
+	}
+	group := k.Rows() * k.rowBytes
+	bundles := group / k.layout.BundleBytes()
+	n := len(w) / group * k.Rows()
+	for r := 0; r < n; r += k.Rows() {
+		_, _ = dst[r+k.Rows()-1], w[r*k.rowBytes+group-1]
+		if small != nil {
+			small(&dst[r], &w[r*k.rowBytes], group, &b.codes[0], &b.scales[0], &b.sums[0], bundles)
+		} else {
+			large(&dst[r], &w[r*k.rowBytes], group, &b.codes[0], &b.scales[0], &b.pairs[0], bundles)
+		}
+	}
+	return n
+}
+
+func lookUpQ1_0(dst *[32]float32, w []byte, ahead int, tables []byte, da []float32, blocks int) {
+	if useAVX2 {
+		_, _, _ = w[576*blocks-1], tables[1024*blocks-1], da[4*blocks-1]
+		lookUpQ1_0AVX2(&dst[0], &w[0], ahead, &tables[0], &da[0], blocks)
+		return
+	}
+	lookUpQ1_0Scalar(dst, w, tables, da, blocks)
+}
+
 func turn(acc *[64]float32) {
 	if useAVX2 {
 		turnAVX2(&acc[0])

@@ -30,6 +30,12 @@ func sumSingle(k kind, acc *[lanes]float32, t *tile, b *Batch, at, units int) {
 
 func gemv(*Kernel, []float32, []byte, *Batch) int { return 0 }
 
+func lookUpQ1_0(dst *[32]float32, w []byte, _ int, tables []byte, da []float32, blocks int) {
+	lookUpQ1_0Scalar(dst, w, tables, da, blocks)
+}
+
+func gemvPacked(*Kernel, []float32, []byte, *Batch) int { return 0 }
+
 func turn(acc *[64]float32) { turnScalar(acc) }
 
 func vectorDecodes(tensor.Type) bool { return false }

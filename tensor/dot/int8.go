@@ -12,6 +12,11 @@ type Scratch struct {
 	rows []float32 // decoded weights, for float32 activations
 	// plain are repacked weights put in order.
 	plain []byte
+	// tables are for products by lookup, of what a batch held at a version.
+	tables        []byte
+	tablesOf      *Batch
+	tablesVersion uint64
+	tablesSigned  bool
 }
 
 // piece is the part of a packed group, or of a single activation row, that one
@@ -43,8 +48,17 @@ func (b *Batch) piece(at, n, apart int) piece {
 // pieces, so that a tile stays in the nearest cache while all activations meet
 // it. An accumulator takes the units in row order all the same.
 func (k *Kernel) mulInt8(dst []float32, stride int, w []byte, b *Batch, s *Scratch) {
-	if b.rows == 1 && k.layout == nil {
-		n := gemv(k, dst, w, b)
+	if b.rows == 1 {
+		if k.layout != nil && lookups[k.layout.String()] != nil {
+			lookups[k.layout.String()](k, dst, w, b, s)
+			return
+		}
+		n := 0
+		if k.layout == nil {
+			n = gemv(k, dst, w, b)
+		} else {
+			n = gemvPacked(k, dst, w, b)
+		}
 		dst, w = dst[n:], w[n*k.rowBytes:]
 		if len(w) == 0 {
 			return

@@ -8193,3 +8193,4452 @@ DATA wordPaird<>+20(SB)/4, $0x0f0e0f0e
 DATA wordPaird<>+24(SB)/4, $0x0f0e0f0e
 DATA wordPaird<>+28(SB)/4, $0x0f0e0f0e
 GLOBL wordPaird<>(SB), RODATA|NOPTR, $32
+
+// func gemv_q4_0_4x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemv_q4_0_4x4AVX2(SB), NOSPLIT, $0-56
+	MOVQ    w+8(FP), AX
+	MOVQ    ahead+16(FP), CX
+	MOVQ    a+24(FP), DX
+	MOVQ    da+32(FP), BX
+	MOVQ    sums+40(FP), SI
+	MOVQ    bundles+48(FP), DI
+	VMOVDQU low4<>+0(SB), Y0
+	VMOVDQU flip<>+0(SB), Y1
+	VXORPS  Y2, Y2, Y2
+
+loop:
+	PREFETCHT0   (AX)(CX*1)
+	PREFETCHT0   64(AX)(CX*1)
+	VPBROADCASTQ (DX), Y3
+	VPSHUFB      quadEachHalf<>+0(SB), Y3, Y3
+	VPBROADCASTQ 16(DX), Y4
+	VPSHUFB      quadEachHalf<>+0(SB), Y4, Y4
+	VPXOR        8(AX), Y1, Y5
+	VPSRLW       $0x04, Y5, Y6
+	VPAND        Y0, Y5, Y5
+	VPAND        Y0, Y6, Y6
+	VPMADDUBSW   Y3, Y5, Y5
+	VPMADDUBSW   Y4, Y6, Y6
+	VPADDW       Y6, Y5, Y5
+	VPBROADCASTQ 8(DX), Y3
+	VPSHUFB      quadEachHalf<>+0(SB), Y3, Y3
+	VPBROADCASTQ 24(DX), Y4
+	VPSHUFB      quadEachHalf<>+0(SB), Y4, Y4
+	VPXOR        40(AX), Y1, Y6
+	VPSRLW       $0x04, Y6, Y8
+	VPAND        Y0, Y6, Y6
+	VPAND        Y0, Y8, Y8
+	VPMADDUBSW   Y3, Y6, Y6
+	VPADDW       Y6, Y5, Y5
+	VPMADDUBSW   Y4, Y8, Y8
+	VPADDW       Y8, Y5, Y5
+	VPMADDWD     pairOnes<>+0(SB), Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X3
+	VPADDD       X3, X5, X5
+	VPBROADCASTD (SI), Y3
+	VPSLLD       $0x03, Y3, Y3
+	VPSUBD       Y3, Y5, Y5
+	VCVTPH2PS    (AX), X7
+	VBROADCASTSS (BX), Y3
+	VMULPS       Y3, Y7, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	ADDQ         $+72, AX
+	ADDQ         $+32, DX
+	ADDQ         $+4, BX
+	ADDQ         $+4, SI
+	DECQ         DI
+	JNZ          loop
+	VCMPPS       $0x03, Y2, Y2, Y0
+	VBLENDVPS    Y0, quietNaN<>+0(SB), Y2, Y2
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      X2, (AX)
+	VZEROUPPER
+	RET
+
+DATA flip<>+0(SB)/4, $0x88888888
+DATA flip<>+4(SB)/4, $0x88888888
+DATA flip<>+8(SB)/4, $0x88888888
+DATA flip<>+12(SB)/4, $0x88888888
+DATA flip<>+16(SB)/4, $0x88888888
+DATA flip<>+20(SB)/4, $0x88888888
+DATA flip<>+24(SB)/4, $0x88888888
+DATA flip<>+28(SB)/4, $0x88888888
+GLOBL flip<>(SB), RODATA|NOPTR, $32
+
+DATA quadEachHalf<>+0(SB)/4, $0x03020100
+DATA quadEachHalf<>+4(SB)/4, $0x03020100
+DATA quadEachHalf<>+8(SB)/4, $0x03020100
+DATA quadEachHalf<>+12(SB)/4, $0x03020100
+DATA quadEachHalf<>+16(SB)/4, $0x07060504
+DATA quadEachHalf<>+20(SB)/4, $0x07060504
+DATA quadEachHalf<>+24(SB)/4, $0x07060504
+DATA quadEachHalf<>+28(SB)/4, $0x07060504
+GLOBL quadEachHalf<>(SB), RODATA|NOPTR, $32
+
+// func gemv_q4_0_4x8AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemv_q4_0_4x8AVX2(SB), NOSPLIT, $0-56
+	MOVQ    w+8(FP), AX
+	MOVQ    ahead+16(FP), CX
+	MOVQ    a+24(FP), DX
+	MOVQ    da+32(FP), BX
+	MOVQ    sums+40(FP), SI
+	MOVQ    bundles+48(FP), DI
+	VMOVDQU low4<>+0(SB), Y0
+	VMOVDQU flip<>+0(SB), Y1
+	VXORPS  Y2, Y2, Y2
+
+loop:
+	PREFETCHT0   (AX)(CX*1)
+	PREFETCHT0   64(AX)(CX*1)
+	VPBROADCASTQ (DX), Y3
+	VPBROADCASTQ 16(DX), Y4
+	VPXOR        8(AX), Y1, Y5
+	VPSRLW       $0x04, Y5, Y6
+	VPAND        Y0, Y5, Y5
+	VPAND        Y0, Y6, Y6
+	VPMADDUBSW   Y3, Y5, Y5
+	VPMADDUBSW   Y4, Y6, Y6
+	VPADDW       Y6, Y5, Y5
+	VPBROADCASTQ 8(DX), Y3
+	VPBROADCASTQ 24(DX), Y4
+	VPXOR        40(AX), Y1, Y6
+	VPSRLW       $0x04, Y6, Y8
+	VPAND        Y0, Y6, Y6
+	VPAND        Y0, Y8, Y8
+	VPMADDUBSW   Y3, Y6, Y6
+	VPADDW       Y6, Y5, Y5
+	VPMADDUBSW   Y4, Y8, Y8
+	VPADDW       Y8, Y5, Y5
+	VPMADDWD     pairOnes<>+0(SB), Y5, Y5
+	VPHADDD      Y5, Y5, Y5
+	VPERMQ       $0x08, Y5, Y5
+	VPBROADCASTD (SI), Y3
+	VPSLLD       $0x03, Y3, Y3
+	VPSUBD       Y3, Y5, Y5
+	VCVTPH2PS    (AX), X7
+	VBROADCASTSS (BX), Y3
+	VMULPS       Y3, Y7, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	ADDQ         $+72, AX
+	ADDQ         $+32, DX
+	ADDQ         $+4, BX
+	ADDQ         $+4, SI
+	DECQ         DI
+	JNZ          loop
+	VCMPPS       $0x03, Y2, Y2, Y0
+	VBLENDVPS    Y0, quietNaN<>+0(SB), Y2, Y2
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      X2, (AX)
+	VZEROUPPER
+	RET
+
+// func gemv_q4_0_8x8AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemv_q4_0_8x8AVX2(SB), NOSPLIT, $0-56
+	MOVQ    w+8(FP), AX
+	MOVQ    ahead+16(FP), CX
+	MOVQ    a+24(FP), DX
+	MOVQ    da+32(FP), BX
+	MOVQ    sums+40(FP), SI
+	MOVQ    bundles+48(FP), DI
+	VMOVDQU low4<>+0(SB), Y0
+	VMOVDQU flip<>+0(SB), Y1
+	VXORPS  Y2, Y2, Y2
+
+loop:
+	PREFETCHT0   (AX)(CX*1)
+	PREFETCHT0   64(AX)(CX*1)
+	PREFETCHT0   128(AX)(CX*1)
+	VPBROADCASTQ (DX), Y3
+	VPBROADCASTQ 16(DX), Y4
+	VPXOR        16(AX), Y1, Y5
+	VPSRLW       $0x04, Y5, Y6
+	VPAND        Y0, Y5, Y5
+	VPAND        Y0, Y6, Y6
+	VPMADDUBSW   Y3, Y5, Y5
+	VPMADDUBSW   Y4, Y6, Y6
+	VPADDW       Y6, Y5, Y5
+	VPXOR        48(AX), Y1, Y6
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y0, Y6, Y6
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y4, Y7, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTQ 8(DX), Y3
+	VPBROADCASTQ 24(DX), Y4
+	VPXOR        80(AX), Y1, Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y7, Y7
+	VPAND        Y0, Y8, Y8
+	VPMADDUBSW   Y3, Y7, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y4, Y8, Y8
+	VPADDW       Y8, Y5, Y5
+	VPXOR        112(AX), Y1, Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y7, Y7
+	VPAND        Y0, Y8, Y8
+	VPMADDUBSW   Y3, Y7, Y7
+	VPADDW       Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     pairOnes<>+0(SB), Y5, Y5
+	VPMADDWD     pairOnes<>+0(SB), Y6, Y6
+	VPHADDD      Y6, Y5, Y5
+	VPERMQ       $0xd8, Y5, Y5
+	VPBROADCASTD (SI), Y3
+	VPSLLD       $0x03, Y3, Y3
+	VPSUBD       Y3, Y5, Y5
+	VCVTPH2PS    (AX), Y3
+	VBROADCASTSS (BX), Y4
+	VMULPS       Y4, Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	ADDQ         $+144, AX
+	ADDQ         $+32, DX
+	ADDQ         $+4, BX
+	ADDQ         $+4, SI
+	DECQ         DI
+	JNZ          loop
+	VCMPPS       $0x03, Y2, Y2, Y0
+	VBLENDVPS    Y0, quietNaN<>+0(SB), Y2, Y2
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      Y2, (AX)
+	VZEROUPPER
+	RET
+
+// func gemv_iq4_nl_4x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemv_iq4_nl_4x4AVX2(SB), NOSPLIT, $0-56
+	MOVQ    w+8(FP), AX
+	MOVQ    ahead+16(FP), CX
+	MOVQ    a+24(FP), DX
+	MOVQ    da+32(FP), BX
+	MOVQ    sums+40(FP), SI
+	MOVQ    bundles+48(FP), DI
+	VMOVDQU low4<>+0(SB), Y0
+	VMOVDQU iq4Codes<>+0(SB), Y1
+	VXORPS  Y2, Y2, Y2
+
+loop:
+	PREFETCHT0   (AX)(CX*1)
+	PREFETCHT0   64(AX)(CX*1)
+	VPBROADCASTQ (DX), Y3
+	VPSHUFB      quadEachHalf<>+0(SB), Y3, Y3
+	VPBROADCASTQ 16(DX), Y4
+	VPSHUFB      quadEachHalf<>+0(SB), Y4, Y4
+	VMOVDQU      8(AX), Y5
+	VPSRLW       $0x04, Y5, Y6
+	VPAND        Y0, Y5, Y5
+	VPAND        Y0, Y6, Y6
+	VPSHUFB      Y5, Y1, Y5
+	VPSHUFB      Y6, Y1, Y6
+	VPSIGNB      Y5, Y3, Y3
+	VPABSB       Y5, Y5
+	VPMADDUBSW   Y3, Y5, Y5
+	VPMADDWD     pairOnes<>+0(SB), Y5, Y5
+	VPSIGNB      Y6, Y4, Y3
+	VPABSB       Y6, Y6
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDWD     pairOnes<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTQ 8(DX), Y3
+	VPSHUFB      quadEachHalf<>+0(SB), Y3, Y3
+	VPBROADCASTQ 24(DX), Y4
+	VPSHUFB      quadEachHalf<>+0(SB), Y4, Y4
+	VMOVDQU      40(AX), Y6
+	VPSRLW       $0x04, Y6, Y8
+	VPAND        Y0, Y6, Y6
+	VPAND        Y0, Y8, Y8
+	VPSHUFB      Y6, Y1, Y6
+	VPSHUFB      Y8, Y1, Y8
+	VPSIGNB      Y6, Y3, Y3
+	VPABSB       Y6, Y6
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDWD     pairOnes<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPSIGNB      Y8, Y4, Y3
+	VPABSB       Y8, Y8
+	VPMADDUBSW   Y3, Y8, Y8
+	VPMADDWD     pairOnes<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X3
+	VPADDD       X3, X5, X5
+	VCVTPH2PS    (AX), X7
+	VBROADCASTSS (BX), Y3
+	VMULPS       Y3, Y7, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	ADDQ         $+72, AX
+	ADDQ         $+32, DX
+	ADDQ         $+4, BX
+	ADDQ         $+4, SI
+	DECQ         DI
+	JNZ          loop
+	VCMPPS       $0x03, Y2, Y2, Y0
+	VBLENDVPS    Y0, quietNaN<>+0(SB), Y2, Y2
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      X2, (AX)
+	VZEROUPPER
+	RET
+
+// func gemv_iq4_nl_8x8AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemv_iq4_nl_8x8AVX2(SB), NOSPLIT, $0-56
+	MOVQ    w+8(FP), AX
+	MOVQ    ahead+16(FP), CX
+	MOVQ    a+24(FP), DX
+	MOVQ    da+32(FP), BX
+	MOVQ    sums+40(FP), SI
+	MOVQ    bundles+48(FP), DI
+	VMOVDQU low4<>+0(SB), Y0
+	VMOVDQU iq4Codes<>+0(SB), Y1
+	VXORPS  Y2, Y2, Y2
+
+loop:
+	PREFETCHT0   (AX)(CX*1)
+	PREFETCHT0   64(AX)(CX*1)
+	PREFETCHT0   128(AX)(CX*1)
+	VPBROADCASTQ (DX), Y3
+	VPBROADCASTQ 16(DX), Y4
+	VMOVDQU      16(AX), Y5
+	VPSRLW       $0x04, Y5, Y6
+	VPAND        Y0, Y5, Y5
+	VPAND        Y0, Y6, Y6
+	VPSHUFB      Y5, Y1, Y5
+	VPSHUFB      Y6, Y1, Y6
+	VPSIGNB      Y5, Y3, Y7
+	VPABSB       Y5, Y5
+	VPMADDUBSW   Y7, Y5, Y5
+	VPMADDWD     pairOnes<>+0(SB), Y5, Y5
+	VPSIGNB      Y6, Y4, Y7
+	VPABSB       Y6, Y6
+	VPMADDUBSW   Y7, Y6, Y6
+	VPMADDWD     pairOnes<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VMOVDQU      48(AX), Y6
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y0, Y6, Y6
+	VPAND        Y0, Y7, Y7
+	VPSHUFB      Y6, Y1, Y6
+	VPSHUFB      Y7, Y1, Y7
+	VPSIGNB      Y6, Y3, Y3
+	VPABSB       Y6, Y6
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDWD     pairOnes<>+0(SB), Y6, Y6
+	VPSIGNB      Y7, Y4, Y3
+	VPABSB       Y7, Y7
+	VPMADDUBSW   Y3, Y7, Y7
+	VPMADDWD     pairOnes<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPBROADCASTQ 8(DX), Y3
+	VPBROADCASTQ 24(DX), Y4
+	VMOVDQU      80(AX), Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y7, Y7
+	VPAND        Y0, Y8, Y8
+	VPSHUFB      Y7, Y1, Y7
+	VPSHUFB      Y8, Y1, Y8
+	VPSIGNB      Y7, Y3, Y9
+	VPABSB       Y7, Y7
+	VPMADDUBSW   Y9, Y7, Y7
+	VPMADDWD     pairOnes<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VPSIGNB      Y8, Y4, Y7
+	VPABSB       Y8, Y8
+	VPMADDUBSW   Y7, Y8, Y8
+	VPMADDWD     pairOnes<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVDQU      112(AX), Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y7, Y7
+	VPAND        Y0, Y8, Y8
+	VPSHUFB      Y7, Y1, Y7
+	VPSHUFB      Y8, Y1, Y8
+	VPSIGNB      Y7, Y3, Y3
+	VPABSB       Y7, Y7
+	VPMADDUBSW   Y3, Y7, Y7
+	VPMADDWD     pairOnes<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPSIGNB      Y8, Y4, Y3
+	VPABSB       Y8, Y8
+	VPMADDUBSW   Y3, Y8, Y8
+	VPMADDWD     pairOnes<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VPHADDD      Y6, Y5, Y5
+	VPERMQ       $0xd8, Y5, Y5
+	VCVTPH2PS    (AX), Y3
+	VBROADCASTSS (BX), Y4
+	VMULPS       Y4, Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	ADDQ         $+144, AX
+	ADDQ         $+32, DX
+	ADDQ         $+4, BX
+	ADDQ         $+4, SI
+	DECQ         DI
+	JNZ          loop
+	VCMPPS       $0x03, Y2, Y2, Y0
+	VBLENDVPS    Y0, quietNaN<>+0(SB), Y2, Y2
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      Y2, (AX)
+	VZEROUPPER
+	RET
+
+// func gemv_q8_0_4x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemv_q8_0_4x4AVX2(SB), NOSPLIT, $0-56
+	MOVQ   w+8(FP), AX
+	MOVQ   ahead+16(FP), CX
+	MOVQ   a+24(FP), DX
+	MOVQ   da+32(FP), BX
+	MOVQ   sums+40(FP), SI
+	MOVQ   bundles+48(FP), DI
+	VXORPS Y0, Y0, Y0
+
+loop:
+	PREFETCHT0   (AX)(CX*1)
+	PREFETCHT0   64(AX)(CX*1)
+	PREFETCHT0   128(AX)(CX*1)
+	VPBROADCASTQ (DX), Y1
+	VPSHUFB      quadEachHalf<>+0(SB), Y1, Y1
+	VMOVDQU      8(AX), Y2
+	VPSIGNB      Y2, Y1, Y1
+	VPABSB       Y2, Y2
+	VPMADDUBSW   Y1, Y2, Y2
+	VPMADDWD     pairOnes<>+0(SB), Y2, Y2
+	VPBROADCASTQ 8(DX), Y1
+	VPSHUFB      quadEachHalf<>+0(SB), Y1, Y1
+	VMOVDQU      40(AX), Y4
+	VPSIGNB      Y4, Y1, Y1
+	VPABSB       Y4, Y4
+	VPMADDUBSW   Y1, Y4, Y4
+	VPMADDWD     pairOnes<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPBROADCASTQ 16(DX), Y1
+	VPSHUFB      quadEachHalf<>+0(SB), Y1, Y1
+	VMOVDQU      72(AX), Y4
+	VPSIGNB      Y4, Y1, Y1
+	VPABSB       Y4, Y4
+	VPMADDUBSW   Y1, Y4, Y4
+	VPMADDWD     pairOnes<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPBROADCASTQ 24(DX), Y1
+	VPSHUFB      quadEachHalf<>+0(SB), Y1, Y1
+	VMOVDQU      104(AX), Y4
+	VPSIGNB      Y4, Y1, Y1
+	VPABSB       Y4, Y4
+	VPMADDUBSW   Y1, Y4, Y4
+	VPMADDWD     pairOnes<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X1
+	VPADDD       X1, X2, X2
+	VCVTPH2PS    (AX), X3
+	VBROADCASTSS (BX), Y1
+	VMULPS       Y1, Y3, Y1
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VADDPS       Y2, Y0, Y0
+	ADDQ         $+136, AX
+	ADDQ         $+32, DX
+	ADDQ         $+4, BX
+	ADDQ         $+4, SI
+	DECQ         DI
+	JNZ          loop
+	VCMPPS       $0x03, Y0, Y0, Y1
+	VBLENDVPS    Y1, quietNaN<>+0(SB), Y0, Y0
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      X0, (AX)
+	VZEROUPPER
+	RET
+
+// func gemv_q8_0_4x8AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemv_q8_0_4x8AVX2(SB), NOSPLIT, $0-56
+	MOVQ   w+8(FP), AX
+	MOVQ   ahead+16(FP), CX
+	MOVQ   a+24(FP), DX
+	MOVQ   da+32(FP), BX
+	MOVQ   sums+40(FP), SI
+	MOVQ   bundles+48(FP), DI
+	VXORPS Y0, Y0, Y0
+
+loop:
+	PREFETCHT0   (AX)(CX*1)
+	PREFETCHT0   64(AX)(CX*1)
+	PREFETCHT0   128(AX)(CX*1)
+	VPBROADCASTQ (DX), Y1
+	VMOVDQU      8(AX), Y2
+	VPSIGNB      Y2, Y1, Y1
+	VPABSB       Y2, Y2
+	VPMADDUBSW   Y1, Y2, Y2
+	VPMADDWD     pairOnes<>+0(SB), Y2, Y2
+	VPBROADCASTQ 8(DX), Y1
+	VMOVDQU      40(AX), Y4
+	VPSIGNB      Y4, Y1, Y1
+	VPABSB       Y4, Y4
+	VPMADDUBSW   Y1, Y4, Y4
+	VPMADDWD     pairOnes<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPBROADCASTQ 16(DX), Y1
+	VMOVDQU      72(AX), Y4
+	VPSIGNB      Y4, Y1, Y1
+	VPABSB       Y4, Y4
+	VPMADDUBSW   Y1, Y4, Y4
+	VPMADDWD     pairOnes<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPBROADCASTQ 24(DX), Y1
+	VMOVDQU      104(AX), Y4
+	VPSIGNB      Y4, Y1, Y1
+	VPABSB       Y4, Y4
+	VPMADDUBSW   Y1, Y4, Y4
+	VPMADDWD     pairOnes<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPHADDD      Y2, Y2, Y2
+	VPERMQ       $0x08, Y2, Y2
+	VCVTPH2PS    (AX), X3
+	VBROADCASTSS (BX), Y1
+	VMULPS       Y1, Y3, Y1
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VADDPS       Y2, Y0, Y0
+	ADDQ         $+136, AX
+	ADDQ         $+32, DX
+	ADDQ         $+4, BX
+	ADDQ         $+4, SI
+	DECQ         DI
+	JNZ          loop
+	VCMPPS       $0x03, Y0, Y0, Y1
+	VBLENDVPS    Y1, quietNaN<>+0(SB), Y0, Y0
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      X0, (AX)
+	VZEROUPPER
+	RET
+
+// func gemv_q4_K_8x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int16, bundles int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemv_q4_K_8x4AVX2(SB), NOSPLIT, $0-56
+	MOVQ    w+8(FP), AX
+	MOVQ    ahead+16(FP), CX
+	MOVQ    a+24(FP), DX
+	MOVQ    da+32(FP), BX
+	MOVQ    sums+40(FP), SI
+	MOVQ    bundles+48(FP), DI
+	VMOVDQU low4<>+0(SB), Y0
+	VXORPS  Y1, Y1, Y1
+
+loop:
+	PREFETCHT0   (AX)(CX*1)
+	PREFETCHT0   64(AX)(CX*1)
+	PREFETCHT0   128(AX)(CX*1)
+	PREFETCHT0   192(AX)(CX*1)
+	PREFETCHT0   256(AX)(CX*1)
+	PREFETCHT0   320(AX)(CX*1)
+	PREFETCHT0   384(AX)(CX*1)
+	PREFETCHT0   448(AX)(CX*1)
+	PREFETCHT0   512(AX)(CX*1)
+	PREFETCHT0   576(AX)(CX*1)
+	PREFETCHT0   640(AX)(CX*1)
+	PREFETCHT0   704(AX)(CX*1)
+	PREFETCHT0   768(AX)(CX*1)
+	PREFETCHT0   832(AX)(CX*1)
+	PREFETCHT0   896(AX)(CX*1)
+	PREFETCHT0   960(AX)(CX*1)
+	PREFETCHT0   1024(AX)(CX*1)
+	PREFETCHT0   1088(AX)(CX*1)
+	VPBROADCASTD (DX), Y2
+	VPBROADCASTD 32(DX), Y3
+	VMOVDQU      128(AX), Y4
+	VPSRLW       $0x04, Y4, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y0, Y5, Y5
+	VPMADDUBSW   Y2, Y4, Y4
+	VPMADDUBSW   Y3, Y5, Y5
+	VPBROADCASTD 4(DX), Y2
+	VPBROADCASTD 36(DX), Y3
+	VMOVDQU      160(AX), Y6
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y0, Y6, Y6
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y2, Y6, Y6
+	VPADDW       Y6, Y4, Y4
+	VPMADDUBSW   Y3, Y7, Y7
+	VPADDW       Y7, Y5, Y5
+	VPBROADCASTD 8(DX), Y2
+	VPBROADCASTD 40(DX), Y3
+	VMOVDQU      192(AX), Y6
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y0, Y6, Y6
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y2, Y6, Y6
+	VPADDW       Y6, Y4, Y4
+	VPMADDUBSW   Y3, Y7, Y7
+	VPADDW       Y7, Y5, Y5
+	VPBROADCASTD 12(DX), Y2
+	VPBROADCASTD 44(DX), Y3
+	VMOVDQU      224(AX), Y6
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y0, Y6, Y6
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y2, Y6, Y6
+	VPADDW       Y6, Y4, Y4
+	VPMADDUBSW   Y3, Y7, Y7
+	VPADDW       Y7, Y5, Y5
+	VPBROADCASTD 16(DX), Y2
+	VPBROADCASTD 48(DX), Y3
+	VMOVDQU      256(AX), Y6
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y0, Y6, Y6
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y2, Y6, Y6
+	VPADDW       Y6, Y4, Y4
+	VPMADDUBSW   Y3, Y7, Y7
+	VPADDW       Y7, Y5, Y5
+	VPBROADCASTD 20(DX), Y2
+	VPBROADCASTD 52(DX), Y3
+	VMOVDQU      288(AX), Y6
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y0, Y6, Y6
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y2, Y6, Y6
+	VPADDW       Y6, Y4, Y4
+	VPMADDUBSW   Y3, Y7, Y7
+	VPADDW       Y7, Y5, Y5
+	VPBROADCASTD 24(DX), Y2
+	VPBROADCASTD 56(DX), Y3
+	VMOVDQU      320(AX), Y6
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y0, Y6, Y6
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y2, Y6, Y6
+	VPADDW       Y6, Y4, Y4
+	VPMADDUBSW   Y3, Y7, Y7
+	VPADDW       Y7, Y5, Y5
+	VPBROADCASTD 28(DX), Y2
+	VPBROADCASTD 60(DX), Y3
+	VMOVDQU      352(AX), Y6
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y0, Y6, Y6
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y2, Y6, Y6
+	VPADDW       Y6, Y4, Y4
+	VPMADDUBSW   Y3, Y7, Y7
+	VPADDW       Y7, Y5, Y5
+	MOVL         32(AX), R8
+	MOVL         40(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X2
+	VPMOVZXBD    X2, Y2
+	VPSLLD       $0x10, Y2, Y3
+	VPOR         Y3, Y2, Y2
+	VPMADDWD     Y2, Y4, Y4
+	MOVL         36(AX), R8
+	MOVL         40(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X2
+	VPMOVZXBD    X2, Y2
+	VPSLLD       $0x10, Y2, Y3
+	VPOR         Y3, Y2, Y2
+	VPBROADCASTD (SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	MOVL         44(AX), R8
+	MOVL         52(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y6
+	VPOR         Y6, Y3, Y3
+	VPMADDWD     Y3, Y5, Y5
+	VPADDD       Y5, Y4, Y4
+	MOVL         48(AX), R8
+	MOVL         52(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPBROADCASTD 4(SI), Y5
+	VPMADDWD     Y5, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VPBROADCASTD 64(DX), Y3
+	VPBROADCASTD 96(DX), Y5
+	VMOVDQU      384(AX), Y6
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y0, Y6, Y6
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y7, Y7
+	VPBROADCASTD 68(DX), Y3
+	VPBROADCASTD 100(DX), Y5
+	VMOVDQU      416(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPBROADCASTD 72(DX), Y3
+	VPBROADCASTD 104(DX), Y5
+	VMOVDQU      448(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPBROADCASTD 76(DX), Y3
+	VPBROADCASTD 108(DX), Y5
+	VMOVDQU      480(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPBROADCASTD 80(DX), Y3
+	VPBROADCASTD 112(DX), Y5
+	VMOVDQU      512(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPBROADCASTD 84(DX), Y3
+	VPBROADCASTD 116(DX), Y5
+	VMOVDQU      544(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPBROADCASTD 88(DX), Y3
+	VPBROADCASTD 120(DX), Y5
+	VMOVDQU      576(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPBROADCASTD 92(DX), Y3
+	VPBROADCASTD 124(DX), Y5
+	VMOVDQU      608(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	MOVL         56(AX), R8
+	MOVL         64(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	MOVL         60(AX), R8
+	MOVL         64(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPBROADCASTD 8(SI), Y5
+	VPMADDWD     Y5, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	MOVL         68(AX), R8
+	MOVL         76(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPMADDWD     Y3, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	MOVL         72(AX), R8
+	MOVL         76(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPBROADCASTD 12(SI), Y5
+	VPMADDWD     Y5, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VPBROADCASTD 128(DX), Y3
+	VPBROADCASTD 160(DX), Y5
+	VMOVDQU      640(AX), Y6
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y0, Y6, Y6
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y7, Y7
+	VPBROADCASTD 132(DX), Y3
+	VPBROADCASTD 164(DX), Y5
+	VMOVDQU      672(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPBROADCASTD 136(DX), Y3
+	VPBROADCASTD 168(DX), Y5
+	VMOVDQU      704(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPBROADCASTD 140(DX), Y3
+	VPBROADCASTD 172(DX), Y5
+	VMOVDQU      736(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPBROADCASTD 144(DX), Y3
+	VPBROADCASTD 176(DX), Y5
+	VMOVDQU      768(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPBROADCASTD 148(DX), Y3
+	VPBROADCASTD 180(DX), Y5
+	VMOVDQU      800(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPBROADCASTD 152(DX), Y3
+	VPBROADCASTD 184(DX), Y5
+	VMOVDQU      832(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPBROADCASTD 156(DX), Y3
+	VPBROADCASTD 188(DX), Y5
+	VMOVDQU      864(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	MOVL         80(AX), R8
+	MOVL         88(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	MOVL         84(AX), R8
+	MOVL         88(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPBROADCASTD 16(SI), Y5
+	VPMADDWD     Y5, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	MOVL         92(AX), R8
+	MOVL         100(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPMADDWD     Y3, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	MOVL         96(AX), R8
+	MOVL         100(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPBROADCASTD 20(SI), Y5
+	VPMADDWD     Y5, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VPBROADCASTD 192(DX), Y3
+	VPBROADCASTD 224(DX), Y5
+	VMOVDQU      896(AX), Y6
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y0, Y6, Y6
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y7, Y7
+	VPBROADCASTD 196(DX), Y3
+	VPBROADCASTD 228(DX), Y5
+	VMOVDQU      928(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPBROADCASTD 200(DX), Y3
+	VPBROADCASTD 232(DX), Y5
+	VMOVDQU      960(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPBROADCASTD 204(DX), Y3
+	VPBROADCASTD 236(DX), Y5
+	VMOVDQU      992(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPBROADCASTD 208(DX), Y3
+	VPBROADCASTD 240(DX), Y5
+	VMOVDQU      1024(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPBROADCASTD 212(DX), Y3
+	VPBROADCASTD 244(DX), Y5
+	VMOVDQU      1056(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPBROADCASTD 216(DX), Y3
+	VPBROADCASTD 248(DX), Y5
+	VMOVDQU      1088(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPBROADCASTD 220(DX), Y3
+	VPBROADCASTD 252(DX), Y5
+	VMOVDQU      1120(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	MOVL         104(AX), R8
+	MOVL         112(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	MOVL         108(AX), R8
+	MOVL         112(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPBROADCASTD 24(SI), Y5
+	VPMADDWD     Y5, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	MOVL         116(AX), R8
+	MOVL         124(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPMADDWD     Y3, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	MOVL         120(AX), R8
+	MOVL         124(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPBROADCASTD 28(SI), Y5
+	VPMADDWD     Y5, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VCVTPH2PS    (AX), Y3
+	VCVTPH2PS    16(AX), Y5
+	VBROADCASTSS (BX), Y6
+	VMULPS       Y6, Y3, Y3
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VADDPS       Y4, Y1, Y1
+	VMULPS       Y6, Y5, Y5
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y2, Y2
+	VSUBPS       Y2, Y1, Y1
+	ADDQ         $+1152, AX
+	ADDQ         $+256, DX
+	ADDQ         $+4, BX
+	ADDQ         $+32, SI
+	DECQ         DI
+	JNZ          loop
+	VCMPPS       $0x03, Y1, Y1, Y0
+	VBLENDVPS    Y0, quietNaN<>+0(SB), Y1, Y1
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      Y1, (AX)
+	VZEROUPPER
+	RET
+
+// func gemv_q4_K_8x8AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int16, bundles int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemv_q4_K_8x8AVX2(SB), NOSPLIT, $0-56
+	MOVQ    w+8(FP), AX
+	MOVQ    ahead+16(FP), CX
+	MOVQ    a+24(FP), DX
+	MOVQ    da+32(FP), BX
+	MOVQ    sums+40(FP), SI
+	MOVQ    bundles+48(FP), DI
+	VMOVDQU low4<>+0(SB), Y0
+	VXORPS  Y1, Y1, Y1
+
+loop:
+	PREFETCHT0   (AX)(CX*1)
+	PREFETCHT0   64(AX)(CX*1)
+	PREFETCHT0   128(AX)(CX*1)
+	PREFETCHT0   192(AX)(CX*1)
+	PREFETCHT0   256(AX)(CX*1)
+	PREFETCHT0   320(AX)(CX*1)
+	PREFETCHT0   384(AX)(CX*1)
+	PREFETCHT0   448(AX)(CX*1)
+	PREFETCHT0   512(AX)(CX*1)
+	PREFETCHT0   576(AX)(CX*1)
+	PREFETCHT0   640(AX)(CX*1)
+	PREFETCHT0   704(AX)(CX*1)
+	PREFETCHT0   768(AX)(CX*1)
+	PREFETCHT0   832(AX)(CX*1)
+	PREFETCHT0   896(AX)(CX*1)
+	PREFETCHT0   960(AX)(CX*1)
+	PREFETCHT0   1024(AX)(CX*1)
+	PREFETCHT0   1088(AX)(CX*1)
+	VPBROADCASTQ (DX), Y2
+	VPBROADCASTQ 32(DX), Y3
+	VMOVDQU      128(AX), Y4
+	VPSRLW       $0x04, Y4, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y0, Y5, Y5
+	VPMADDUBSW   Y2, Y4, Y4
+	VPMADDUBSW   Y3, Y5, Y5
+	VMOVDQU      160(AX), Y6
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y0, Y6, Y6
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y2, Y6, Y6
+	VPMADDUBSW   Y3, Y7, Y7
+	VPBROADCASTQ 8(DX), Y2
+	VPBROADCASTQ 40(DX), Y3
+	VMOVDQU      192(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y2, Y8, Y8
+	VPADDW       Y8, Y4, Y4
+	VPMADDUBSW   Y3, Y9, Y9
+	VPADDW       Y9, Y5, Y5
+	VMOVDQU      224(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y2, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y3, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPBROADCASTQ 16(DX), Y2
+	VPBROADCASTQ 48(DX), Y3
+	VMOVDQU      256(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y2, Y8, Y8
+	VPADDW       Y8, Y4, Y4
+	VPMADDUBSW   Y3, Y9, Y9
+	VPADDW       Y9, Y5, Y5
+	VMOVDQU      288(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y2, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y3, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPBROADCASTQ 24(DX), Y2
+	VPBROADCASTQ 56(DX), Y3
+	VMOVDQU      320(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y2, Y8, Y8
+	VPADDW       Y8, Y4, Y4
+	VPMADDUBSW   Y3, Y9, Y9
+	VPADDW       Y9, Y5, Y5
+	VMOVDQU      352(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   Y2, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y3, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	MOVL         32(AX), R8
+	MOVL         40(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X2
+	VPMOVZXBD    X2, Y2
+	VPSLLD       $0x10, Y2, Y3
+	VPOR         Y3, Y2, Y2
+	VMOVDQU      lowTwice<>+0(SB), Y3
+	VPERMD       Y2, Y3, Y3
+	VPMADDWD     Y3, Y4, Y4
+	VMOVDQU      highTwice<>+0(SB), Y3
+	VPERMD       Y2, Y3, Y3
+	VPMADDWD     Y3, Y6, Y6
+	MOVL         36(AX), R8
+	MOVL         40(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X2
+	VPMOVZXBD    X2, Y2
+	VPSLLD       $0x10, Y2, Y3
+	VPOR         Y3, Y2, Y2
+	VPBROADCASTD (SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	MOVL         44(AX), R8
+	MOVL         52(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y8
+	VPOR         Y8, Y3, Y3
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y5, Y5
+	VPADDD       Y5, Y4, Y4
+	VMOVDQU      highTwice<>+0(SB), Y5
+	VPERMD       Y3, Y5, Y5
+	VPMADDWD     Y5, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	MOVL         48(AX), R8
+	MOVL         52(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPBROADCASTD 4(SI), Y5
+	VPMADDWD     Y5, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VPBROADCASTQ 64(DX), Y3
+	VPBROADCASTQ 96(DX), Y5
+	VMOVDQU      384(AX), Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y7, Y7
+	VPAND        Y0, Y8, Y8
+	VPMADDUBSW   Y3, Y7, Y7
+	VPMADDUBSW   Y5, Y8, Y8
+	VMOVDQU      416(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VPMADDUBSW   Y3, Y9, Y9
+	VPMADDUBSW   Y5, Y10, Y10
+	VPBROADCASTQ 72(DX), Y3
+	VPBROADCASTQ 104(DX), Y5
+	VMOVDQU      448(AX), Y11
+	VPSRLW       $0x04, Y11, Y12
+	VPAND        Y0, Y11, Y11
+	VPAND        Y0, Y12, Y12
+	VPMADDUBSW   Y3, Y11, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   Y5, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VMOVDQU      480(AX), Y11
+	VPSRLW       $0x04, Y11, Y12
+	VPAND        Y0, Y11, Y11
+	VPAND        Y0, Y12, Y12
+	VPMADDUBSW   Y3, Y11, Y11
+	VPADDW       Y11, Y9, Y9
+	VPMADDUBSW   Y5, Y12, Y12
+	VPADDW       Y12, Y10, Y10
+	VPBROADCASTQ 80(DX), Y3
+	VPBROADCASTQ 112(DX), Y5
+	VMOVDQU      512(AX), Y11
+	VPSRLW       $0x04, Y11, Y12
+	VPAND        Y0, Y11, Y11
+	VPAND        Y0, Y12, Y12
+	VPMADDUBSW   Y3, Y11, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   Y5, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VMOVDQU      544(AX), Y11
+	VPSRLW       $0x04, Y11, Y12
+	VPAND        Y0, Y11, Y11
+	VPAND        Y0, Y12, Y12
+	VPMADDUBSW   Y3, Y11, Y11
+	VPADDW       Y11, Y9, Y9
+	VPMADDUBSW   Y5, Y12, Y12
+	VPADDW       Y12, Y10, Y10
+	VPBROADCASTQ 88(DX), Y3
+	VPBROADCASTQ 120(DX), Y5
+	VMOVDQU      576(AX), Y11
+	VPSRLW       $0x04, Y11, Y12
+	VPAND        Y0, Y11, Y11
+	VPAND        Y0, Y12, Y12
+	VPMADDUBSW   Y3, Y11, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   Y5, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VMOVDQU      608(AX), Y11
+	VPSRLW       $0x04, Y11, Y12
+	VPAND        Y0, Y11, Y11
+	VPAND        Y0, Y12, Y12
+	VPMADDUBSW   Y3, Y11, Y11
+	VPADDW       Y11, Y9, Y9
+	VPMADDUBSW   Y5, Y12, Y12
+	VPADDW       Y12, Y10, Y10
+	MOVL         56(AX), R8
+	MOVL         64(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      lowTwice<>+0(SB), Y5
+	VPERMD       Y3, Y5, Y5
+	VPMADDWD     Y5, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VMOVDQU      highTwice<>+0(SB), Y5
+	VPERMD       Y3, Y5, Y5
+	VPMADDWD     Y5, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	MOVL         60(AX), R8
+	MOVL         64(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPBROADCASTD 8(SI), Y5
+	VPMADDWD     Y5, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	MOVL         68(AX), R8
+	MOVL         76(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      lowTwice<>+0(SB), Y5
+	VPERMD       Y3, Y5, Y5
+	VPMADDWD     Y5, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      highTwice<>+0(SB), Y5
+	VPERMD       Y3, Y5, Y5
+	VPMADDWD     Y5, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	MOVL         72(AX), R8
+	MOVL         76(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPBROADCASTD 12(SI), Y5
+	VPMADDWD     Y5, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VPBROADCASTQ 128(DX), Y3
+	VPBROADCASTQ 160(DX), Y5
+	VMOVDQU      640(AX), Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y7, Y7
+	VPAND        Y0, Y8, Y8
+	VPMADDUBSW   Y3, Y7, Y7
+	VPMADDUBSW   Y5, Y8, Y8
+	VMOVDQU      672(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VPMADDUBSW   Y3, Y9, Y9
+	VPMADDUBSW   Y5, Y10, Y10
+	VPBROADCASTQ 136(DX), Y3
+	VPBROADCASTQ 168(DX), Y5
+	VMOVDQU      704(AX), Y11
+	VPSRLW       $0x04, Y11, Y12
+	VPAND        Y0, Y11, Y11
+	VPAND        Y0, Y12, Y12
+	VPMADDUBSW   Y3, Y11, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   Y5, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VMOVDQU      736(AX), Y11
+	VPSRLW       $0x04, Y11, Y12
+	VPAND        Y0, Y11, Y11
+	VPAND        Y0, Y12, Y12
+	VPMADDUBSW   Y3, Y11, Y11
+	VPADDW       Y11, Y9, Y9
+	VPMADDUBSW   Y5, Y12, Y12
+	VPADDW       Y12, Y10, Y10
+	VPBROADCASTQ 144(DX), Y3
+	VPBROADCASTQ 176(DX), Y5
+	VMOVDQU      768(AX), Y11
+	VPSRLW       $0x04, Y11, Y12
+	VPAND        Y0, Y11, Y11
+	VPAND        Y0, Y12, Y12
+	VPMADDUBSW   Y3, Y11, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   Y5, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VMOVDQU      800(AX), Y11
+	VPSRLW       $0x04, Y11, Y12
+	VPAND        Y0, Y11, Y11
+	VPAND        Y0, Y12, Y12
+	VPMADDUBSW   Y3, Y11, Y11
+	VPADDW       Y11, Y9, Y9
+	VPMADDUBSW   Y5, Y12, Y12
+	VPADDW       Y12, Y10, Y10
+	VPBROADCASTQ 152(DX), Y3
+	VPBROADCASTQ 184(DX), Y5
+	VMOVDQU      832(AX), Y11
+	VPSRLW       $0x04, Y11, Y12
+	VPAND        Y0, Y11, Y11
+	VPAND        Y0, Y12, Y12
+	VPMADDUBSW   Y3, Y11, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   Y5, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VMOVDQU      864(AX), Y11
+	VPSRLW       $0x04, Y11, Y12
+	VPAND        Y0, Y11, Y11
+	VPAND        Y0, Y12, Y12
+	VPMADDUBSW   Y3, Y11, Y11
+	VPADDW       Y11, Y9, Y9
+	VPMADDUBSW   Y5, Y12, Y12
+	VPADDW       Y12, Y10, Y10
+	MOVL         80(AX), R8
+	MOVL         88(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      lowTwice<>+0(SB), Y5
+	VPERMD       Y3, Y5, Y5
+	VPMADDWD     Y5, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VMOVDQU      highTwice<>+0(SB), Y5
+	VPERMD       Y3, Y5, Y5
+	VPMADDWD     Y5, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	MOVL         84(AX), R8
+	MOVL         88(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPBROADCASTD 16(SI), Y5
+	VPMADDWD     Y5, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	MOVL         92(AX), R8
+	MOVL         100(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      lowTwice<>+0(SB), Y5
+	VPERMD       Y3, Y5, Y5
+	VPMADDWD     Y5, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      highTwice<>+0(SB), Y5
+	VPERMD       Y3, Y5, Y5
+	VPMADDWD     Y5, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	MOVL         96(AX), R8
+	MOVL         100(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPBROADCASTD 20(SI), Y5
+	VPMADDWD     Y5, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VPBROADCASTQ 192(DX), Y3
+	VPBROADCASTQ 224(DX), Y5
+	VMOVDQU      896(AX), Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y7, Y7
+	VPAND        Y0, Y8, Y8
+	VPMADDUBSW   Y3, Y7, Y7
+	VPMADDUBSW   Y5, Y8, Y8
+	VMOVDQU      928(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VPMADDUBSW   Y3, Y9, Y9
+	VPMADDUBSW   Y5, Y10, Y10
+	VPBROADCASTQ 200(DX), Y3
+	VPBROADCASTQ 232(DX), Y5
+	VMOVDQU      960(AX), Y11
+	VPSRLW       $0x04, Y11, Y12
+	VPAND        Y0, Y11, Y11
+	VPAND        Y0, Y12, Y12
+	VPMADDUBSW   Y3, Y11, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   Y5, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VMOVDQU      992(AX), Y11
+	VPSRLW       $0x04, Y11, Y12
+	VPAND        Y0, Y11, Y11
+	VPAND        Y0, Y12, Y12
+	VPMADDUBSW   Y3, Y11, Y11
+	VPADDW       Y11, Y9, Y9
+	VPMADDUBSW   Y5, Y12, Y12
+	VPADDW       Y12, Y10, Y10
+	VPBROADCASTQ 208(DX), Y3
+	VPBROADCASTQ 240(DX), Y5
+	VMOVDQU      1024(AX), Y11
+	VPSRLW       $0x04, Y11, Y12
+	VPAND        Y0, Y11, Y11
+	VPAND        Y0, Y12, Y12
+	VPMADDUBSW   Y3, Y11, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   Y5, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VMOVDQU      1056(AX), Y11
+	VPSRLW       $0x04, Y11, Y12
+	VPAND        Y0, Y11, Y11
+	VPAND        Y0, Y12, Y12
+	VPMADDUBSW   Y3, Y11, Y11
+	VPADDW       Y11, Y9, Y9
+	VPMADDUBSW   Y5, Y12, Y12
+	VPADDW       Y12, Y10, Y10
+	VPBROADCASTQ 216(DX), Y3
+	VPBROADCASTQ 248(DX), Y5
+	VMOVDQU      1088(AX), Y11
+	VPSRLW       $0x04, Y11, Y12
+	VPAND        Y0, Y11, Y11
+	VPAND        Y0, Y12, Y12
+	VPMADDUBSW   Y3, Y11, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   Y5, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VMOVDQU      1120(AX), Y11
+	VPSRLW       $0x04, Y11, Y12
+	VPAND        Y0, Y11, Y11
+	VPAND        Y0, Y12, Y12
+	VPMADDUBSW   Y3, Y11, Y11
+	VPADDW       Y11, Y9, Y9
+	VPMADDUBSW   Y5, Y12, Y12
+	VPADDW       Y12, Y10, Y10
+	MOVL         104(AX), R8
+	MOVL         112(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      lowTwice<>+0(SB), Y5
+	VPERMD       Y3, Y5, Y5
+	VPMADDWD     Y5, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VMOVDQU      highTwice<>+0(SB), Y5
+	VPERMD       Y3, Y5, Y5
+	VPMADDWD     Y5, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	MOVL         108(AX), R8
+	MOVL         112(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPBROADCASTD 24(SI), Y5
+	VPMADDWD     Y5, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	MOVL         116(AX), R8
+	MOVL         124(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      lowTwice<>+0(SB), Y5
+	VPERMD       Y3, Y5, Y5
+	VPMADDWD     Y5, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      highTwice<>+0(SB), Y5
+	VPERMD       Y3, Y5, Y5
+	VPMADDWD     Y5, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	MOVL         120(AX), R8
+	MOVL         124(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPBROADCASTD 28(SI), Y5
+	VPMADDWD     Y5, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VPHADDD      Y6, Y4, Y4
+	VPERMQ       $0xd8, Y4, Y4
+	VCVTPH2PS    (AX), Y3
+	VCVTPH2PS    16(AX), Y5
+	VBROADCASTSS (BX), Y6
+	VMULPS       Y6, Y3, Y3
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VADDPS       Y4, Y1, Y1
+	VMULPS       Y6, Y5, Y5
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y2, Y2
+	VSUBPS       Y2, Y1, Y1
+	ADDQ         $+1152, AX
+	ADDQ         $+256, DX
+	ADDQ         $+4, BX
+	ADDQ         $+32, SI
+	DECQ         DI
+	JNZ          loop
+	VCMPPS       $0x03, Y1, Y1, Y0
+	VBLENDVPS    Y0, quietNaN<>+0(SB), Y1, Y1
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      Y1, (AX)
+	VZEROUPPER
+	RET
+
+DATA lowTwice<>+0(SB)/4, $0x00000000
+DATA lowTwice<>+4(SB)/4, $0x00000000
+DATA lowTwice<>+8(SB)/4, $0x00000001
+DATA lowTwice<>+12(SB)/4, $0x00000001
+DATA lowTwice<>+16(SB)/4, $0x00000002
+DATA lowTwice<>+20(SB)/4, $0x00000002
+DATA lowTwice<>+24(SB)/4, $0x00000003
+DATA lowTwice<>+28(SB)/4, $0x00000003
+GLOBL lowTwice<>(SB), RODATA|NOPTR, $32
+
+DATA highTwice<>+0(SB)/4, $0x00000004
+DATA highTwice<>+4(SB)/4, $0x00000004
+DATA highTwice<>+8(SB)/4, $0x00000005
+DATA highTwice<>+12(SB)/4, $0x00000005
+DATA highTwice<>+16(SB)/4, $0x00000006
+DATA highTwice<>+20(SB)/4, $0x00000006
+DATA highTwice<>+24(SB)/4, $0x00000007
+DATA highTwice<>+28(SB)/4, $0x00000007
+GLOBL highTwice<>(SB), RODATA|NOPTR, $32
+
+// func gemv_q2_K_8x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int16, bundles int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemv_q2_K_8x4AVX2(SB), NOSPLIT, $0-56
+	MOVQ    w+8(FP), AX
+	MOVQ    ahead+16(FP), CX
+	MOVQ    a+24(FP), DX
+	MOVQ    da+32(FP), BX
+	MOVQ    sums+40(FP), SI
+	MOVQ    bundles+48(FP), DI
+	VMOVDQU low2<>+0(SB), Y0
+	VXORPS  Y1, Y1, Y1
+
+loop:
+	PREFETCHT0   (AX)(CX*1)
+	PREFETCHT0   64(AX)(CX*1)
+	PREFETCHT0   128(AX)(CX*1)
+	PREFETCHT0   192(AX)(CX*1)
+	PREFETCHT0   256(AX)(CX*1)
+	PREFETCHT0   320(AX)(CX*1)
+	PREFETCHT0   384(AX)(CX*1)
+	PREFETCHT0   448(AX)(CX*1)
+	PREFETCHT0   512(AX)(CX*1)
+	PREFETCHT0   576(AX)(CX*1)
+	PREFETCHT0   640(AX)(CX*1)
+	VMOVDQU      160(AX), Y2
+	VPAND        Y0, Y2, Y3
+	VPBROADCASTD (DX), Y4
+	VPMADDUBSW   Y4, Y3, Y3
+	VPSRLW       $0x02, Y2, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 32(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPSRLW       $0x04, Y2, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 64(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPBROADCASTD 96(DX), Y6
+	VPMADDUBSW   Y6, Y2, Y2
+	VMOVDQU      192(AX), Y6
+	VPAND        Y0, Y6, Y7
+	VPBROADCASTD 4(DX), Y8
+	VPMADDUBSW   Y8, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VPSRLW       $0x02, Y6, Y7
+	VPAND        Y0, Y7, Y7
+	VPBROADCASTD 36(DX), Y8
+	VPMADDUBSW   Y8, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y0, Y7, Y7
+	VPBROADCASTD 68(DX), Y8
+	VPMADDUBSW   Y8, Y7, Y7
+	VPADDW       Y7, Y5, Y5
+	VPSRLW       $0x06, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VPBROADCASTD 100(DX), Y7
+	VPMADDUBSW   Y7, Y6, Y6
+	VPADDW       Y6, Y2, Y2
+	VMOVDQU      224(AX), Y6
+	VPAND        Y0, Y6, Y7
+	VPBROADCASTD 8(DX), Y8
+	VPMADDUBSW   Y8, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VPSRLW       $0x02, Y6, Y7
+	VPAND        Y0, Y7, Y7
+	VPBROADCASTD 40(DX), Y8
+	VPMADDUBSW   Y8, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y0, Y7, Y7
+	VPBROADCASTD 72(DX), Y8
+	VPMADDUBSW   Y8, Y7, Y7
+	VPADDW       Y7, Y5, Y5
+	VPSRLW       $0x06, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VPBROADCASTD 104(DX), Y7
+	VPMADDUBSW   Y7, Y6, Y6
+	VPADDW       Y6, Y2, Y2
+	VMOVDQU      256(AX), Y6
+	VPAND        Y0, Y6, Y7
+	VPBROADCASTD 12(DX), Y8
+	VPMADDUBSW   Y8, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VPSRLW       $0x02, Y6, Y7
+	VPAND        Y0, Y7, Y7
+	VPBROADCASTD 44(DX), Y8
+	VPMADDUBSW   Y8, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y0, Y7, Y7
+	VPBROADCASTD 76(DX), Y8
+	VPMADDUBSW   Y8, Y7, Y7
+	VPADDW       Y7, Y5, Y5
+	VPSRLW       $0x06, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VPBROADCASTD 108(DX), Y7
+	VPMADDUBSW   Y7, Y6, Y6
+	VPADDW       Y6, Y2, Y2
+	VPMOVZXBD    32(AX), Y6
+	VPAND        low4Int<>+0(SB), Y6, Y6
+	VPSLLD       $0x10, Y6, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDWD     Y6, Y3, Y3
+	VPMOVZXBD    48(AX), Y6
+	VPAND        low4Int<>+0(SB), Y6, Y6
+	VPSLLD       $0x10, Y6, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPMOVZXBD    64(AX), Y4
+	VPAND        low4Int<>+0(SB), Y4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VPMOVZXBD    80(AX), Y4
+	VPAND        low4Int<>+0(SB), Y4, Y4
+	VPSLLD       $0x10, Y4, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDWD     Y4, Y2, Y2
+	VPADDD       Y2, Y3, Y3
+	VMOVDQU      288(AX), Y2
+	VPAND        Y0, Y2, Y4
+	VPBROADCASTD 16(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPSRLW       $0x02, Y2, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 48(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPSRLW       $0x04, Y2, Y6
+	VPAND        Y0, Y6, Y6
+	VPBROADCASTD 80(DX), Y7
+	VPMADDUBSW   Y7, Y6, Y6
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPBROADCASTD 112(DX), Y7
+	VPMADDUBSW   Y7, Y2, Y2
+	VMOVDQU      320(AX), Y7
+	VPAND        Y0, Y7, Y8
+	VPBROADCASTD 20(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y4, Y4
+	VPSRLW       $0x02, Y7, Y8
+	VPAND        Y0, Y8, Y8
+	VPBROADCASTD 52(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y5, Y5
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y8, Y8
+	VPBROADCASTD 84(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPSRLW       $0x06, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPBROADCASTD 116(DX), Y8
+	VPMADDUBSW   Y8, Y7, Y7
+	VPADDW       Y7, Y2, Y2
+	VMOVDQU      352(AX), Y7
+	VPAND        Y0, Y7, Y8
+	VPBROADCASTD 24(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y4, Y4
+	VPSRLW       $0x02, Y7, Y8
+	VPAND        Y0, Y8, Y8
+	VPBROADCASTD 56(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y5, Y5
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y8, Y8
+	VPBROADCASTD 88(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPSRLW       $0x06, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPBROADCASTD 120(DX), Y8
+	VPMADDUBSW   Y8, Y7, Y7
+	VPADDW       Y7, Y2, Y2
+	VMOVDQU      384(AX), Y7
+	VPAND        Y0, Y7, Y8
+	VPBROADCASTD 28(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y4, Y4
+	VPSRLW       $0x02, Y7, Y8
+	VPAND        Y0, Y8, Y8
+	VPBROADCASTD 60(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y5, Y5
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y8, Y8
+	VPBROADCASTD 92(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPSRLW       $0x06, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPBROADCASTD 124(DX), Y8
+	VPMADDUBSW   Y8, Y7, Y7
+	VPADDW       Y7, Y2, Y2
+	VPMOVZXBD    40(AX), Y7
+	VPAND        low4Int<>+0(SB), Y7, Y7
+	VPSLLD       $0x10, Y7, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDWD     Y7, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPMOVZXBD    56(AX), Y4
+	VPAND        low4Int<>+0(SB), Y4, Y4
+	VPSLLD       $0x10, Y4, Y7
+	VPOR         Y7, Y4, Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VPMOVZXBD    72(AX), Y4
+	VPAND        low4Int<>+0(SB), Y4, Y4
+	VPSLLD       $0x10, Y4, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDWD     Y4, Y6, Y6
+	VPADDD       Y6, Y3, Y3
+	VPMOVZXBD    88(AX), Y4
+	VPAND        low4Int<>+0(SB), Y4, Y4
+	VPSLLD       $0x10, Y4, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDWD     Y4, Y2, Y2
+	VPADDD       Y2, Y3, Y3
+	VMOVDQU      416(AX), Y2
+	VPAND        Y0, Y2, Y4
+	VPBROADCASTD 128(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPSRLW       $0x02, Y2, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 160(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPSRLW       $0x04, Y2, Y6
+	VPAND        Y0, Y6, Y6
+	VPBROADCASTD 192(DX), Y7
+	VPMADDUBSW   Y7, Y6, Y6
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPBROADCASTD 224(DX), Y7
+	VPMADDUBSW   Y7, Y2, Y2
+	VMOVDQU      448(AX), Y7
+	VPAND        Y0, Y7, Y8
+	VPBROADCASTD 132(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y4, Y4
+	VPSRLW       $0x02, Y7, Y8
+	VPAND        Y0, Y8, Y8
+	VPBROADCASTD 164(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y5, Y5
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y8, Y8
+	VPBROADCASTD 196(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPSRLW       $0x06, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPBROADCASTD 228(DX), Y8
+	VPMADDUBSW   Y8, Y7, Y7
+	VPADDW       Y7, Y2, Y2
+	VMOVDQU      480(AX), Y7
+	VPAND        Y0, Y7, Y8
+	VPBROADCASTD 136(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y4, Y4
+	VPSRLW       $0x02, Y7, Y8
+	VPAND        Y0, Y8, Y8
+	VPBROADCASTD 168(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y5, Y5
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y8, Y8
+	VPBROADCASTD 200(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPSRLW       $0x06, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPBROADCASTD 232(DX), Y8
+	VPMADDUBSW   Y8, Y7, Y7
+	VPADDW       Y7, Y2, Y2
+	VMOVDQU      512(AX), Y7
+	VPAND        Y0, Y7, Y8
+	VPBROADCASTD 140(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y4, Y4
+	VPSRLW       $0x02, Y7, Y8
+	VPAND        Y0, Y8, Y8
+	VPBROADCASTD 172(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y5, Y5
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y8, Y8
+	VPBROADCASTD 204(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPSRLW       $0x06, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPBROADCASTD 236(DX), Y8
+	VPMADDUBSW   Y8, Y7, Y7
+	VPADDW       Y7, Y2, Y2
+	VPMOVZXBD    96(AX), Y7
+	VPAND        low4Int<>+0(SB), Y7, Y7
+	VPSLLD       $0x10, Y7, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDWD     Y7, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPMOVZXBD    112(AX), Y4
+	VPAND        low4Int<>+0(SB), Y4, Y4
+	VPSLLD       $0x10, Y4, Y7
+	VPOR         Y7, Y4, Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VPMOVZXBD    128(AX), Y4
+	VPAND        low4Int<>+0(SB), Y4, Y4
+	VPSLLD       $0x10, Y4, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDWD     Y4, Y6, Y6
+	VPADDD       Y6, Y3, Y3
+	VPMOVZXBD    144(AX), Y4
+	VPAND        low4Int<>+0(SB), Y4, Y4
+	VPSLLD       $0x10, Y4, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDWD     Y4, Y2, Y2
+	VPADDD       Y2, Y3, Y3
+	VMOVDQU      544(AX), Y2
+	VPAND        Y0, Y2, Y4
+	VPBROADCASTD 144(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPSRLW       $0x02, Y2, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 176(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPSRLW       $0x04, Y2, Y6
+	VPAND        Y0, Y6, Y6
+	VPBROADCASTD 208(DX), Y7
+	VPMADDUBSW   Y7, Y6, Y6
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPBROADCASTD 240(DX), Y7
+	VPMADDUBSW   Y7, Y2, Y2
+	VMOVDQU      576(AX), Y7
+	VPAND        Y0, Y7, Y8
+	VPBROADCASTD 148(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y4, Y4
+	VPSRLW       $0x02, Y7, Y8
+	VPAND        Y0, Y8, Y8
+	VPBROADCASTD 180(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y5, Y5
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y8, Y8
+	VPBROADCASTD 212(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPSRLW       $0x06, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPBROADCASTD 244(DX), Y8
+	VPMADDUBSW   Y8, Y7, Y7
+	VPADDW       Y7, Y2, Y2
+	VMOVDQU      608(AX), Y7
+	VPAND        Y0, Y7, Y8
+	VPBROADCASTD 152(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y4, Y4
+	VPSRLW       $0x02, Y7, Y8
+	VPAND        Y0, Y8, Y8
+	VPBROADCASTD 184(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y5, Y5
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y8, Y8
+	VPBROADCASTD 216(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPSRLW       $0x06, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPBROADCASTD 248(DX), Y8
+	VPMADDUBSW   Y8, Y7, Y7
+	VPADDW       Y7, Y2, Y2
+	VMOVDQU      640(AX), Y7
+	VPAND        Y0, Y7, Y8
+	VPBROADCASTD 156(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y4, Y4
+	VPSRLW       $0x02, Y7, Y8
+	VPAND        Y0, Y8, Y8
+	VPBROADCASTD 188(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y5, Y5
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y8, Y8
+	VPBROADCASTD 220(DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPSRLW       $0x06, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPBROADCASTD 252(DX), Y8
+	VPMADDUBSW   Y8, Y7, Y7
+	VPADDW       Y7, Y2, Y2
+	VPMOVZXBD    104(AX), Y7
+	VPAND        low4Int<>+0(SB), Y7, Y7
+	VPSLLD       $0x10, Y7, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDWD     Y7, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPMOVZXBD    120(AX), Y4
+	VPAND        low4Int<>+0(SB), Y4, Y4
+	VPSLLD       $0x10, Y4, Y7
+	VPOR         Y7, Y4, Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VPMOVZXBD    136(AX), Y4
+	VPAND        low4Int<>+0(SB), Y4, Y4
+	VPSLLD       $0x10, Y4, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDWD     Y4, Y6, Y6
+	VPADDD       Y6, Y3, Y3
+	VPMOVZXBD    152(AX), Y4
+	VPAND        low4Int<>+0(SB), Y4, Y4
+	VPSLLD       $0x10, Y4, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDWD     Y4, Y2, Y2
+	VPADDD       Y2, Y3, Y3
+	VPMOVZXBD    32(AX), Y2
+	VPMOVZXBD    40(AX), Y4
+	VPSRLD       $0x04, Y2, Y2
+	VPSRLD       $0x04, Y4, Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VPBROADCASTD (SI), Y4
+	VPMADDWD     Y4, Y2, Y2
+	VPMOVZXBD    48(AX), Y4
+	VPMOVZXBD    56(AX), Y5
+	VPSRLD       $0x04, Y4, Y4
+	VPSRLD       $0x04, Y5, Y5
+	VPSLLD       $0x10, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPBROADCASTD 4(SI), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMOVZXBD    64(AX), Y4
+	VPMOVZXBD    72(AX), Y5
+	VPSRLD       $0x04, Y4, Y4
+	VPSRLD       $0x04, Y5, Y5
+	VPSLLD       $0x10, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPBROADCASTD 8(SI), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMOVZXBD    80(AX), Y4
+	VPMOVZXBD    88(AX), Y5
+	VPSRLD       $0x04, Y4, Y4
+	VPSRLD       $0x04, Y5, Y5
+	VPSLLD       $0x10, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPBROADCASTD 12(SI), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMOVZXBD    96(AX), Y4
+	VPMOVZXBD    104(AX), Y5
+	VPSRLD       $0x04, Y4, Y4
+	VPSRLD       $0x04, Y5, Y5
+	VPSLLD       $0x10, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPBROADCASTD 16(SI), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMOVZXBD    112(AX), Y4
+	VPMOVZXBD    120(AX), Y5
+	VPSRLD       $0x04, Y4, Y4
+	VPSRLD       $0x04, Y5, Y5
+	VPSLLD       $0x10, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPBROADCASTD 20(SI), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMOVZXBD    128(AX), Y4
+	VPMOVZXBD    136(AX), Y5
+	VPSRLD       $0x04, Y4, Y4
+	VPSRLD       $0x04, Y5, Y5
+	VPSLLD       $0x10, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPBROADCASTD 24(SI), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMOVZXBD    144(AX), Y4
+	VPMOVZXBD    152(AX), Y5
+	VPSRLD       $0x04, Y4, Y4
+	VPSRLD       $0x04, Y5, Y5
+	VPSLLD       $0x10, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPBROADCASTD 28(SI), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VCVTPH2PS    (AX), Y4
+	VCVTPH2PS    16(AX), Y5
+	VBROADCASTSS (BX), Y6
+	VMULPS       Y6, Y4, Y4
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y3, Y1, Y1
+	VMULPS       Y6, Y5, Y5
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y2, Y2
+	VSUBPS       Y2, Y1, Y1
+	ADDQ         $+672, AX
+	ADDQ         $+256, DX
+	ADDQ         $+4, BX
+	ADDQ         $+32, SI
+	DECQ         DI
+	JNZ          loop
+	VCMPPS       $0x03, Y1, Y1, Y0
+	VBLENDVPS    Y0, quietNaN<>+0(SB), Y1, Y1
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      Y1, (AX)
+	VZEROUPPER
+	RET
+
+// func gemv_q2_0_8x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemv_q2_0_8x4AVX2(SB), NOSPLIT, $0-56
+	MOVQ    w+8(FP), AX
+	MOVQ    ahead+16(FP), CX
+	MOVQ    a+24(FP), DX
+	MOVQ    da+32(FP), BX
+	MOVQ    sums+40(FP), SI
+	MOVQ    bundles+48(FP), DI
+	VMOVDQU low2<>+0(SB), Y0
+	VXORPS  Y1, Y1, Y1
+
+loop:
+	PREFETCHT0   (AX)(CX*1)
+	PREFETCHT0   64(AX)(CX*1)
+	PREFETCHT0   128(AX)(CX*1)
+	VCVTPH2PS    (AX), Y2
+	VMOVDQU      16(AX), Y3
+	VPAND        Y0, Y3, Y4
+	VPBROADCASTD (DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPSRLW       $0x02, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 4(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 8(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPBROADCASTD 12(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VMOVDQU      48(AX), Y3
+	VPAND        Y0, Y3, Y5
+	VPBROADCASTD 16(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x02, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 20(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 24(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPBROADCASTD 28(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPMADDWD     pairOnes<>+0(SB), Y4, Y4
+	VPBROADCASTD (SI), Y3
+	VPSUBD       Y3, Y4, Y4
+	VBROADCASTSS (BX), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VADDPS       Y4, Y1, Y1
+	VMOVDQU      80(AX), Y3
+	VPAND        Y0, Y3, Y4
+	VPBROADCASTD 32(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPSRLW       $0x02, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 36(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 40(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPBROADCASTD 44(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VMOVDQU      112(AX), Y3
+	VPAND        Y0, Y3, Y5
+	VPBROADCASTD 48(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x02, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 52(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 56(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPBROADCASTD 60(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPMADDWD     pairOnes<>+0(SB), Y4, Y4
+	VPBROADCASTD 4(SI), Y3
+	VPSUBD       Y3, Y4, Y4
+	VBROADCASTSS 4(BX), Y3
+	VMULPS       Y3, Y2, Y2
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VADDPS       Y4, Y1, Y1
+	ADDQ         $+144, AX
+	ADDQ         $+64, DX
+	ADDQ         $+8, BX
+	ADDQ         $+8, SI
+	DECQ         DI
+	JNZ          loop
+	VCMPPS       $0x03, Y1, Y1, Y0
+	VBLENDVPS    Y0, quietNaN<>+0(SB), Y1, Y1
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      Y1, (AX)
+	VZEROUPPER
+	RET
+
+// func gemv_q2_0_8x4_merged128AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemv_q2_0_8x4_merged128AVX2(SB), NOSPLIT, $0-56
+	MOVQ    w+8(FP), AX
+	MOVQ    ahead+16(FP), CX
+	MOVQ    a+24(FP), DX
+	MOVQ    da+32(FP), BX
+	MOVQ    sums+40(FP), SI
+	MOVQ    bundles+48(FP), DI
+	VMOVDQU low2<>+0(SB), Y0
+	VXORPS  Y1, Y1, Y1
+
+loop:
+	PREFETCHT0   (AX)(CX*1)
+	PREFETCHT0   64(AX)(CX*1)
+	PREFETCHT0   128(AX)(CX*1)
+	PREFETCHT0   192(AX)(CX*1)
+	PREFETCHT0   256(AX)(CX*1)
+	VCVTPH2PS    (AX), Y2
+	VMOVDQU      16(AX), Y3
+	VPAND        Y0, Y3, Y4
+	VPBROADCASTD (DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPSRLW       $0x02, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 4(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 8(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPBROADCASTD 12(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VMOVDQU      48(AX), Y3
+	VPAND        Y0, Y3, Y5
+	VPBROADCASTD 16(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x02, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 20(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 24(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPBROADCASTD 28(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPMADDWD     pairOnes<>+0(SB), Y4, Y4
+	VPBROADCASTD (SI), Y3
+	VPSUBD       Y3, Y4, Y4
+	VBROADCASTSS (BX), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VADDPS       Y4, Y1, Y1
+	VMOVDQU      80(AX), Y3
+	VPAND        Y0, Y3, Y4
+	VPBROADCASTD 32(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPSRLW       $0x02, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 36(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 40(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPBROADCASTD 44(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VMOVDQU      112(AX), Y3
+	VPAND        Y0, Y3, Y5
+	VPBROADCASTD 48(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x02, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 52(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 56(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPBROADCASTD 60(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPMADDWD     pairOnes<>+0(SB), Y4, Y4
+	VPBROADCASTD 4(SI), Y3
+	VPSUBD       Y3, Y4, Y4
+	VBROADCASTSS 4(BX), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VADDPS       Y4, Y1, Y1
+	VMOVDQU      144(AX), Y3
+	VPAND        Y0, Y3, Y4
+	VPBROADCASTD 64(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPSRLW       $0x02, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 68(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 72(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPBROADCASTD 76(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VMOVDQU      176(AX), Y3
+	VPAND        Y0, Y3, Y5
+	VPBROADCASTD 80(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x02, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 84(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 88(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPBROADCASTD 92(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPMADDWD     pairOnes<>+0(SB), Y4, Y4
+	VPBROADCASTD 8(SI), Y3
+	VPSUBD       Y3, Y4, Y4
+	VBROADCASTSS 8(BX), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VADDPS       Y4, Y1, Y1
+	VMOVDQU      208(AX), Y3
+	VPAND        Y0, Y3, Y4
+	VPBROADCASTD 96(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPSRLW       $0x02, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 100(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 104(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPBROADCASTD 108(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VMOVDQU      240(AX), Y3
+	VPAND        Y0, Y3, Y5
+	VPBROADCASTD 112(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x02, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 116(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 120(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPBROADCASTD 124(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPMADDWD     pairOnes<>+0(SB), Y4, Y4
+	VPBROADCASTD 12(SI), Y3
+	VPSUBD       Y3, Y4, Y4
+	VBROADCASTSS 12(BX), Y3
+	VMULPS       Y3, Y2, Y2
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VADDPS       Y4, Y1, Y1
+	ADDQ         $+272, AX
+	ADDQ         $+128, DX
+	ADDQ         $+16, BX
+	ADDQ         $+16, SI
+	DECQ         DI
+	JNZ          loop
+	VCMPPS       $0x03, Y1, Y1, Y0
+	VBLENDVPS    Y0, quietNaN<>+0(SB), Y1, Y1
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      Y1, (AX)
+	VZEROUPPER
+	RET
+
+// func gemv_q2_0_8x4_base3AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemv_q2_0_8x4_base3AVX2(SB), NOSPLIT, $0-56
+	MOVQ    w+8(FP), AX
+	MOVQ    ahead+16(FP), CX
+	MOVQ    a+24(FP), DX
+	MOVQ    da+32(FP), BX
+	MOVQ    sums+40(FP), SI
+	MOVQ    bundles+48(FP), DI
+	VMOVDQU from86<>+0(SB), Y0
+	VMOVDQU from171<>+0(SB), Y1
+	VXORPS  Y2, Y2, Y2
+
+loop:
+	PREFETCHT0   (AX)(CX*1)
+	PREFETCHT0   64(AX)(CX*1)
+	VCVTPH2PS    (AX), Y3
+	VMOVDQU      16(AX), Y4
+	VPMAXUB      Y0, Y4, Y5
+	VPCMPEQB     Y4, Y5, Y5
+	VPMAXUB      Y1, Y4, Y6
+	VPCMPEQB     Y4, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD (DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDB       Y4, Y4, Y6
+	VPADDB       Y4, Y6, Y6
+	VPMAXUB      Y0, Y6, Y4
+	VPCMPEQB     Y6, Y4, Y4
+	VPMAXUB      Y1, Y6, Y7
+	VPCMPEQB     Y6, Y7, Y7
+	VPADDB       Y7, Y4, Y4
+	VPABSB       Y4, Y4
+	VPBROADCASTD 4(DX), Y7
+	VPMADDUBSW   Y7, Y4, Y4
+	VPADDW       Y4, Y5, Y5
+	VPADDB       Y6, Y6, Y4
+	VPADDB       Y6, Y4, Y4
+	VPMAXUB      Y0, Y4, Y6
+	VPCMPEQB     Y4, Y6, Y6
+	VPMAXUB      Y1, Y4, Y7
+	VPCMPEQB     Y4, Y7, Y7
+	VPADDB       Y7, Y6, Y6
+	VPABSB       Y6, Y6
+	VPBROADCASTD 8(DX), Y7
+	VPMADDUBSW   Y7, Y6, Y6
+	VPADDW       Y6, Y5, Y5
+	VPADDB       Y4, Y4, Y6
+	VPADDB       Y4, Y6, Y6
+	VPMAXUB      Y0, Y6, Y4
+	VPCMPEQB     Y6, Y4, Y4
+	VPMAXUB      Y1, Y6, Y7
+	VPCMPEQB     Y6, Y7, Y7
+	VPADDB       Y7, Y4, Y4
+	VPABSB       Y4, Y4
+	VPBROADCASTD 12(DX), Y7
+	VPMADDUBSW   Y7, Y4, Y4
+	VPADDW       Y4, Y5, Y5
+	VPADDB       Y6, Y6, Y4
+	VPADDB       Y6, Y4, Y4
+	VPMAXUB      Y0, Y4, Y6
+	VPCMPEQB     Y4, Y6, Y6
+	VPMAXUB      Y1, Y4, Y7
+	VPCMPEQB     Y4, Y7, Y7
+	VPADDB       Y7, Y6, Y6
+	VPABSB       Y6, Y6
+	VPBROADCASTD 16(DX), Y4
+	VPMADDUBSW   Y4, Y6, Y6
+	VPADDW       Y6, Y5, Y5
+	VMOVDQU      48(AX), Y4
+	VPMAXUB      Y0, Y4, Y6
+	VPCMPEQB     Y4, Y6, Y6
+	VPMAXUB      Y1, Y4, Y7
+	VPCMPEQB     Y4, Y7, Y7
+	VPADDB       Y7, Y6, Y6
+	VPABSB       Y6, Y6
+	VPBROADCASTD 20(DX), Y7
+	VPMADDUBSW   Y7, Y6, Y6
+	VPADDW       Y6, Y5, Y5
+	VPADDB       Y4, Y4, Y6
+	VPADDB       Y4, Y6, Y6
+	VPMAXUB      Y0, Y6, Y4
+	VPCMPEQB     Y6, Y4, Y4
+	VPMAXUB      Y1, Y6, Y7
+	VPCMPEQB     Y6, Y7, Y7
+	VPADDB       Y7, Y4, Y4
+	VPABSB       Y4, Y4
+	VPBROADCASTD 24(DX), Y7
+	VPMADDUBSW   Y7, Y4, Y4
+	VPADDW       Y4, Y5, Y5
+	VPADDB       Y6, Y6, Y4
+	VPADDB       Y6, Y4, Y4
+	VPMAXUB      Y0, Y4, Y6
+	VPCMPEQB     Y4, Y6, Y6
+	VPMAXUB      Y1, Y4, Y7
+	VPCMPEQB     Y4, Y7, Y7
+	VPADDB       Y7, Y6, Y6
+	VPABSB       Y6, Y6
+	VPBROADCASTD 28(DX), Y7
+	VPMADDUBSW   Y7, Y6, Y6
+	VPADDW       Y6, Y5, Y5
+	VPADDB       Y4, Y4, Y6
+	VPADDB       Y4, Y6, Y6
+	VPMAXUB      Y0, Y6, Y4
+	VPCMPEQB     Y6, Y4, Y4
+	VPMAXUB      Y1, Y6, Y7
+	VPCMPEQB     Y6, Y7, Y7
+	VPADDB       Y7, Y4, Y4
+	VPABSB       Y4, Y4
+	VPBROADCASTD 32(DX), Y7
+	VPMADDUBSW   Y7, Y4, Y4
+	VPADDB       Y6, Y6, Y7
+	VPADDB       Y6, Y7, Y7
+	VPMAXUB      Y0, Y7, Y6
+	VPCMPEQB     Y7, Y6, Y6
+	VPMAXUB      Y1, Y7, Y8
+	VPCMPEQB     Y7, Y8, Y8
+	VPADDB       Y8, Y6, Y6
+	VPABSB       Y6, Y6
+	VPBROADCASTD 36(DX), Y7
+	VPMADDUBSW   Y7, Y6, Y6
+	VPADDW       Y6, Y4, Y4
+	VPMADDWD     pairOnes<>+0(SB), Y5, Y5
+	VPBROADCASTD (SI), Y6
+	VPSUBD       Y6, Y5, Y5
+	VBROADCASTSS (BX), Y6
+	VMULPS       Y6, Y3, Y6
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	VMOVDQU      80(AX), Y5
+	VPMAXUB      Y0, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPMAXUB      Y1, Y5, Y7
+	VPCMPEQB     Y5, Y7, Y7
+	VPADDB       Y7, Y6, Y6
+	VPABSB       Y6, Y6
+	VPBROADCASTD 40(DX), Y7
+	VPMADDUBSW   Y7, Y6, Y6
+	VPADDW       Y6, Y4, Y4
+	VPADDB       Y5, Y5, Y6
+	VPADDB       Y5, Y6, Y6
+	VPMAXUB      Y0, Y6, Y5
+	VPCMPEQB     Y6, Y5, Y5
+	VPMAXUB      Y1, Y6, Y7
+	VPCMPEQB     Y6, Y7, Y7
+	VPADDB       Y7, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 44(DX), Y7
+	VPMADDUBSW   Y7, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y6, Y6, Y5
+	VPADDB       Y6, Y5, Y5
+	VPMAXUB      Y0, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPMAXUB      Y1, Y5, Y7
+	VPCMPEQB     Y5, Y7, Y7
+	VPADDB       Y7, Y6, Y6
+	VPABSB       Y6, Y6
+	VPBROADCASTD 48(DX), Y7
+	VPMADDUBSW   Y7, Y6, Y6
+	VPADDW       Y6, Y4, Y4
+	VPADDB       Y5, Y5, Y6
+	VPADDB       Y5, Y6, Y6
+	VPMAXUB      Y0, Y6, Y5
+	VPCMPEQB     Y6, Y5, Y5
+	VPMAXUB      Y1, Y6, Y7
+	VPCMPEQB     Y6, Y7, Y7
+	VPADDB       Y7, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 52(DX), Y7
+	VPMADDUBSW   Y7, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y6, Y6, Y5
+	VPADDB       Y6, Y5, Y5
+	VPMAXUB      Y0, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPMAXUB      Y1, Y5, Y7
+	VPCMPEQB     Y5, Y7, Y7
+	VPADDB       Y7, Y6, Y6
+	VPABSB       Y6, Y6
+	VPBROADCASTD 56(DX), Y5
+	VPMADDUBSW   Y5, Y6, Y6
+	VPADDW       Y6, Y4, Y4
+	VPBROADCASTQ 112(AX), Y5
+	VPADDB       Y5, Y5, Y6
+	VPADDB       Y5, Y6, Y6
+	VPBLENDD     $0xfc, Y6, Y5, Y5
+	VPADDB       Y5, Y5, Y6
+	VPADDB       Y5, Y6, Y6
+	VPBLENDD     $0xf0, Y6, Y5, Y5
+	VPADDB       Y5, Y5, Y6
+	VPADDB       Y5, Y6, Y6
+	VPBLENDD     $0xc0, Y6, Y5, Y5
+	VPMAXUB      Y0, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPMAXUB      Y1, Y5, Y7
+	VPCMPEQB     Y5, Y7, Y7
+	VPADDB       Y7, Y6, Y6
+	VPABSB       Y6, Y6
+	VPBROADCASTD 60(DX), Y5
+	VPMADDUBSW   Y5, Y6, Y6
+	VPADDW       Y6, Y4, Y4
+	VPMADDWD     pairOnes<>+0(SB), Y4, Y4
+	VPBROADCASTD 4(SI), Y5
+	VPSUBD       Y5, Y4, Y4
+	VBROADCASTSS 4(BX), Y5
+	VMULPS       Y5, Y3, Y3
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VADDPS       Y4, Y2, Y2
+	ADDQ         $+120, AX
+	ADDQ         $+64, DX
+	ADDQ         $+8, BX
+	ADDQ         $+8, SI
+	DECQ         DI
+	JNZ          loop
+	VCMPPS       $0x03, Y2, Y2, Y0
+	VBLENDVPS    Y0, quietNaN<>+0(SB), Y2, Y2
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      Y2, (AX)
+	VZEROUPPER
+	RET
+
+DATA from86<>+0(SB)/4, $0x56565656
+DATA from86<>+4(SB)/4, $0x56565656
+DATA from86<>+8(SB)/4, $0x56565656
+DATA from86<>+12(SB)/4, $0x56565656
+DATA from86<>+16(SB)/4, $0x56565656
+DATA from86<>+20(SB)/4, $0x56565656
+DATA from86<>+24(SB)/4, $0x56565656
+DATA from86<>+28(SB)/4, $0x56565656
+GLOBL from86<>(SB), RODATA|NOPTR, $32
+
+DATA from171<>+0(SB)/4, $0xabababab
+DATA from171<>+4(SB)/4, $0xabababab
+DATA from171<>+8(SB)/4, $0xabababab
+DATA from171<>+12(SB)/4, $0xabababab
+DATA from171<>+16(SB)/4, $0xabababab
+DATA from171<>+20(SB)/4, $0xabababab
+DATA from171<>+24(SB)/4, $0xabababab
+DATA from171<>+28(SB)/4, $0xabababab
+GLOBL from171<>(SB), RODATA|NOPTR, $32
+
+// func gemv_q1_0_8x4_planesAVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemv_q1_0_8x4_planesAVX2(SB), NOSPLIT, $0-56
+	MOVQ    w+8(FP), AX
+	MOVQ    ahead+16(FP), CX
+	MOVQ    a+24(FP), DX
+	MOVQ    da+32(FP), BX
+	MOVQ    sums+40(FP), SI
+	MOVQ    bundles+48(FP), DI
+	VMOVDQU low1<>+0(SB), Y0
+	VXORPS  Y1, Y1, Y1
+
+loop:
+	PREFETCHT0   (AX)(CX*1)
+	PREFETCHT0   64(AX)(CX*1)
+	PREFETCHT0   128(AX)(CX*1)
+	VCVTPH2PS    (AX), Y2
+	VMOVDQU      16(AX), Y3
+	VPAND        Y0, Y3, Y4
+	VPBROADCASTD (DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPSRLW       $0x01, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 4(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x02, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 8(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x03, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 12(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 16(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x05, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 20(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 24(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x07, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPBROADCASTD 28(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPMADDWD     pairTwos<>+0(SB), Y4, Y4
+	VPBROADCASTD (SI), Y3
+	VPSUBD       Y3, Y4, Y4
+	VBROADCASTSS (BX), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VADDPS       Y4, Y1, Y1
+	VMOVDQU      48(AX), Y3
+	VPAND        Y0, Y3, Y4
+	VPBROADCASTD 32(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPSRLW       $0x01, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 36(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x02, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 40(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x03, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 44(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 48(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x05, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 52(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 56(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x07, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPBROADCASTD 60(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPMADDWD     pairTwos<>+0(SB), Y4, Y4
+	VPBROADCASTD 4(SI), Y3
+	VPSUBD       Y3, Y4, Y4
+	VBROADCASTSS 4(BX), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VADDPS       Y4, Y1, Y1
+	VMOVDQU      80(AX), Y3
+	VPAND        Y0, Y3, Y4
+	VPBROADCASTD 64(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPSRLW       $0x01, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 68(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x02, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 72(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x03, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 76(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 80(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x05, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 84(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 88(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x07, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPBROADCASTD 92(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPMADDWD     pairTwos<>+0(SB), Y4, Y4
+	VPBROADCASTD 8(SI), Y3
+	VPSUBD       Y3, Y4, Y4
+	VBROADCASTSS 8(BX), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VADDPS       Y4, Y1, Y1
+	VMOVDQU      112(AX), Y3
+	VPAND        Y0, Y3, Y4
+	VPBROADCASTD 96(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPSRLW       $0x01, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 100(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x02, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 104(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x03, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 108(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 112(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x05, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 116(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 120(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x07, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPBROADCASTD 124(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPMADDWD     pairTwos<>+0(SB), Y4, Y4
+	VPBROADCASTD 12(SI), Y3
+	VPSUBD       Y3, Y4, Y4
+	VBROADCASTSS 12(BX), Y3
+	VMULPS       Y3, Y2, Y2
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VADDPS       Y4, Y1, Y1
+	ADDQ         $+144, AX
+	ADDQ         $+128, DX
+	ADDQ         $+16, BX
+	ADDQ         $+16, SI
+	DECQ         DI
+	JNZ          loop
+	VCMPPS       $0x03, Y1, Y1, Y0
+	VBLENDVPS    Y0, quietNaN<>+0(SB), Y1, Y1
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      Y1, (AX)
+	VZEROUPPER
+	RET
+
+DATA low1<>+0(SB)/4, $0x01010101
+DATA low1<>+4(SB)/4, $0x01010101
+DATA low1<>+8(SB)/4, $0x01010101
+DATA low1<>+12(SB)/4, $0x01010101
+DATA low1<>+16(SB)/4, $0x01010101
+DATA low1<>+20(SB)/4, $0x01010101
+DATA low1<>+24(SB)/4, $0x01010101
+DATA low1<>+28(SB)/4, $0x01010101
+GLOBL low1<>(SB), RODATA|NOPTR, $32
+
+DATA pairTwos<>+0(SB)/4, $0x00020002
+DATA pairTwos<>+4(SB)/4, $0x00020002
+DATA pairTwos<>+8(SB)/4, $0x00020002
+DATA pairTwos<>+12(SB)/4, $0x00020002
+DATA pairTwos<>+16(SB)/4, $0x00020002
+DATA pairTwos<>+20(SB)/4, $0x00020002
+DATA pairTwos<>+24(SB)/4, $0x00020002
+DATA pairTwos<>+28(SB)/4, $0x00020002
+GLOBL pairTwos<>(SB), RODATA|NOPTR, $32
+
+// func gemv_tq2_0_8x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int16, bundles int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemv_tq2_0_8x4AVX2(SB), NOSPLIT, $0-56
+	MOVQ    w+8(FP), AX
+	MOVQ    ahead+16(FP), CX
+	MOVQ    a+24(FP), DX
+	MOVQ    da+32(FP), BX
+	MOVQ    sums+40(FP), SI
+	MOVQ    bundles+48(FP), DI
+	VMOVDQU low2<>+0(SB), Y0
+	VXORPS  Y1, Y1, Y1
+
+loop:
+	PREFETCHT0   (AX)(CX*1)
+	PREFETCHT0   64(AX)(CX*1)
+	PREFETCHT0   128(AX)(CX*1)
+	PREFETCHT0   192(AX)(CX*1)
+	PREFETCHT0   256(AX)(CX*1)
+	PREFETCHT0   320(AX)(CX*1)
+	PREFETCHT0   384(AX)(CX*1)
+	PREFETCHT0   448(AX)(CX*1)
+	PREFETCHT0   512(AX)(CX*1)
+	VMOVDQU      16(AX), Y2
+	VPAND        Y0, Y2, Y3
+	VPBROADCASTD (DX), Y4
+	VPMADDUBSW   Y4, Y3, Y3
+	VPSRLW       $0x02, Y2, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 32(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPSRLW       $0x04, Y2, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 64(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPBROADCASTD 96(DX), Y4
+	VPMADDUBSW   Y4, Y2, Y2
+	VPADDW       Y2, Y3, Y3
+	VMOVDQU      48(AX), Y2
+	VPAND        Y0, Y2, Y4
+	VPBROADCASTD 4(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPSRLW       $0x02, Y2, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 36(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPSRLW       $0x04, Y2, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 68(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPBROADCASTD 100(DX), Y4
+	VPMADDUBSW   Y4, Y2, Y2
+	VPADDW       Y2, Y3, Y3
+	VMOVDQU      80(AX), Y2
+	VPAND        Y0, Y2, Y4
+	VPBROADCASTD 8(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPSRLW       $0x02, Y2, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 40(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPSRLW       $0x04, Y2, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 72(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPBROADCASTD 104(DX), Y4
+	VPMADDUBSW   Y4, Y2, Y2
+	VPADDW       Y2, Y3, Y3
+	VMOVDQU      112(AX), Y2
+	VPAND        Y0, Y2, Y4
+	VPBROADCASTD 12(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPSRLW       $0x02, Y2, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 44(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPSRLW       $0x04, Y2, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 76(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPBROADCASTD 108(DX), Y4
+	VPMADDUBSW   Y4, Y2, Y2
+	VPADDW       Y2, Y3, Y3
+	VMOVDQU      144(AX), Y2
+	VPAND        Y0, Y2, Y4
+	VPBROADCASTD 16(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPSRLW       $0x02, Y2, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 48(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPSRLW       $0x04, Y2, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 80(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPBROADCASTD 112(DX), Y4
+	VPMADDUBSW   Y4, Y2, Y2
+	VPADDW       Y2, Y3, Y3
+	VMOVDQU      176(AX), Y2
+	VPAND        Y0, Y2, Y4
+	VPBROADCASTD 20(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPSRLW       $0x02, Y2, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 52(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPSRLW       $0x04, Y2, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 84(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPBROADCASTD 116(DX), Y4
+	VPMADDUBSW   Y4, Y2, Y2
+	VPADDW       Y2, Y3, Y3
+	VMOVDQU      208(AX), Y2
+	VPAND        Y0, Y2, Y4
+	VPBROADCASTD 24(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPSRLW       $0x02, Y2, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 56(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPSRLW       $0x04, Y2, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 88(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPBROADCASTD 120(DX), Y4
+	VPMADDUBSW   Y4, Y2, Y2
+	VPADDW       Y2, Y3, Y3
+	VMOVDQU      240(AX), Y2
+	VPAND        Y0, Y2, Y4
+	VPBROADCASTD 28(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPSRLW       $0x02, Y2, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 60(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPSRLW       $0x04, Y2, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 92(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPBROADCASTD 124(DX), Y4
+	VPMADDUBSW   Y4, Y2, Y2
+	VPADDW       Y2, Y3, Y3
+	VPMADDWD     pairOnes<>+0(SB), Y3, Y3
+	VMOVDQU      272(AX), Y2
+	VPAND        Y0, Y2, Y4
+	VPBROADCASTD 128(DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPSRLW       $0x02, Y2, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 160(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y2, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 192(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPBROADCASTD 224(DX), Y5
+	VPMADDUBSW   Y5, Y2, Y2
+	VPADDW       Y2, Y4, Y4
+	VMOVDQU      304(AX), Y2
+	VPAND        Y0, Y2, Y5
+	VPBROADCASTD 132(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x02, Y2, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 164(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y2, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 196(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPBROADCASTD 228(DX), Y5
+	VPMADDUBSW   Y5, Y2, Y2
+	VPADDW       Y2, Y4, Y4
+	VMOVDQU      336(AX), Y2
+	VPAND        Y0, Y2, Y5
+	VPBROADCASTD 136(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x02, Y2, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 168(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y2, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 200(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPBROADCASTD 232(DX), Y5
+	VPMADDUBSW   Y5, Y2, Y2
+	VPADDW       Y2, Y4, Y4
+	VMOVDQU      368(AX), Y2
+	VPAND        Y0, Y2, Y5
+	VPBROADCASTD 140(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x02, Y2, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 172(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y2, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 204(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPBROADCASTD 236(DX), Y5
+	VPMADDUBSW   Y5, Y2, Y2
+	VPADDW       Y2, Y4, Y4
+	VMOVDQU      400(AX), Y2
+	VPAND        Y0, Y2, Y5
+	VPBROADCASTD 144(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x02, Y2, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 176(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y2, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 208(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPBROADCASTD 240(DX), Y5
+	VPMADDUBSW   Y5, Y2, Y2
+	VPADDW       Y2, Y4, Y4
+	VMOVDQU      432(AX), Y2
+	VPAND        Y0, Y2, Y5
+	VPBROADCASTD 148(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x02, Y2, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 180(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y2, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 212(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPBROADCASTD 244(DX), Y5
+	VPMADDUBSW   Y5, Y2, Y2
+	VPADDW       Y2, Y4, Y4
+	VMOVDQU      464(AX), Y2
+	VPAND        Y0, Y2, Y5
+	VPBROADCASTD 152(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x02, Y2, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 184(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y2, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 216(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPBROADCASTD 248(DX), Y5
+	VPMADDUBSW   Y5, Y2, Y2
+	VPADDW       Y2, Y4, Y4
+	VMOVDQU      496(AX), Y2
+	VPAND        Y0, Y2, Y5
+	VPBROADCASTD 156(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x02, Y2, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 188(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x04, Y2, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 220(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPBROADCASTD 252(DX), Y5
+	VPMADDUBSW   Y5, Y2, Y2
+	VPADDW       Y2, Y4, Y4
+	VPMADDWD     pairOnes<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      (SI), Y2
+	VPMADDWD     pairOnes<>+0(SB), Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X4
+	VPADDD       X4, X2, X4
+	VPHADDD      X4, X4, X4
+	VPHADDD      X4, X4, X4
+	VPBROADCASTD X4, Y2
+	VPSUBD       Y2, Y3, Y3
+	VCVTPH2PS    (AX), Y2
+	VBROADCASTSS (BX), Y4
+	VMULPS       Y4, Y2, Y2
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VADDPS       Y3, Y1, Y1
+	ADDQ         $+528, AX
+	ADDQ         $+256, DX
+	ADDQ         $+4, BX
+	ADDQ         $+32, SI
+	DECQ         DI
+	JNZ          loop
+	VCMPPS       $0x03, Y1, Y1, Y0
+	VBLENDVPS    Y0, quietNaN<>+0(SB), Y1, Y1
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      Y1, (AX)
+	VZEROUPPER
+	RET
+
+// func gemv_tq1_0_8x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int16, bundles int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemv_tq1_0_8x4AVX2(SB), NOSPLIT, $0-56
+	MOVQ    w+8(FP), AX
+	MOVQ    ahead+16(FP), CX
+	MOVQ    a+24(FP), DX
+	MOVQ    da+32(FP), BX
+	MOVQ    sums+40(FP), SI
+	MOVQ    bundles+48(FP), DI
+	VMOVDQU from86<>+0(SB), Y0
+	VMOVDQU from171<>+0(SB), Y1
+	VXORPS  Y2, Y2, Y2
+
+loop:
+	PREFETCHT0   (AX)(CX*1)
+	PREFETCHT0   64(AX)(CX*1)
+	PREFETCHT0   128(AX)(CX*1)
+	PREFETCHT0   192(AX)(CX*1)
+	PREFETCHT0   256(AX)(CX*1)
+	PREFETCHT0   320(AX)(CX*1)
+	PREFETCHT0   384(AX)(CX*1)
+	VMOVDQU      16(AX), Y3
+	VPMAXUB      Y0, Y3, Y4
+	VPCMPEQB     Y3, Y4, Y4
+	VPMAXUB      Y1, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPADDB       Y5, Y4, Y4
+	VPABSB       Y4, Y4
+	VPBROADCASTD (DX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 32(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 64(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 96(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 128(DX), Y3
+	VPMADDUBSW   Y3, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VMOVDQU      48(AX), Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 4(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 36(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 68(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 100(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 132(DX), Y3
+	VPMADDUBSW   Y3, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VMOVDQU      80(AX), Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 8(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 40(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 72(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 104(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 136(DX), Y3
+	VPMADDUBSW   Y3, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VMOVDQU      112(AX), Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 12(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 44(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 76(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 108(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 140(DX), Y3
+	VPMADDUBSW   Y3, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VMOVDQU      144(AX), Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 16(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 48(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 80(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 112(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 144(DX), Y3
+	VPMADDUBSW   Y3, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VMOVDQU      176(AX), Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 20(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 52(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 84(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 116(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 148(DX), Y3
+	VPMADDUBSW   Y3, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VMOVDQU      208(AX), Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 24(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 56(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 88(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 120(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 152(DX), Y3
+	VPMADDUBSW   Y3, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VMOVDQU      240(AX), Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 28(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 60(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 92(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 124(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 156(DX), Y3
+	VPMADDUBSW   Y3, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VMOVDQU      272(AX), Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 160(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 176(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 192(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 208(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 224(DX), Y3
+	VPMADDUBSW   Y3, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VMOVDQU      304(AX), Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 164(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 180(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 196(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 212(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 228(DX), Y3
+	VPMADDUBSW   Y3, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VMOVDQU      336(AX), Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 168(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 184(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 200(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 216(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 232(DX), Y3
+	VPMADDUBSW   Y3, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VMOVDQU      368(AX), Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 172(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 188(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 204(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 220(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 236(DX), Y3
+	VPMADDUBSW   Y3, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VMOVDQU      400(AX), Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 240(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 244(DX), Y6
+	VPMADDUBSW   Y6, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPADDB       Y5, Y5, Y3
+	VPADDB       Y5, Y3, Y3
+	VPMAXUB      Y0, Y3, Y5
+	VPCMPEQB     Y3, Y5, Y5
+	VPMAXUB      Y1, Y3, Y6
+	VPCMPEQB     Y3, Y6, Y6
+	VPADDB       Y6, Y5, Y5
+	VPABSB       Y5, Y5
+	VPBROADCASTD 248(DX), Y6
+	VPMADDUBSW   Y6, Y5, Y5
+	VPADDW       Y5, Y4, Y4
+	VPADDB       Y3, Y3, Y5
+	VPADDB       Y3, Y5, Y5
+	VPMAXUB      Y0, Y5, Y3
+	VPCMPEQB     Y5, Y3, Y3
+	VPMAXUB      Y1, Y5, Y6
+	VPCMPEQB     Y5, Y6, Y6
+	VPADDB       Y6, Y3, Y3
+	VPABSB       Y3, Y3
+	VPBROADCASTD 252(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y4, Y4
+	VPMADDWD     pairOnes<>+0(SB), Y4, Y4
+	VMOVDQU      (SI), Y3
+	VPMADDWD     pairOnes<>+0(SB), Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X5
+	VPADDD       X5, X3, X5
+	VPHADDD      X5, X5, X5
+	VPHADDD      X5, X5, X5
+	VPBROADCASTD X5, Y3
+	VPSUBD       Y3, Y4, Y4
+	VCVTPH2PS    (AX), Y3
+	VBROADCASTSS (BX), Y5
+	VMULPS       Y5, Y3, Y3
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VADDPS       Y4, Y2, Y2
+	ADDQ         $+432, AX
+	ADDQ         $+256, DX
+	ADDQ         $+4, BX
+	ADDQ         $+32, SI
+	DECQ         DI
+	JNZ          loop
+	VCMPPS       $0x03, Y2, Y2, Y0
+	VBLENDVPS    Y0, quietNaN<>+0(SB), Y2, Y2
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      Y2, (AX)
+	VZEROUPPER
+	RET
+
+// func lookUpQ1_0AVX2(dst *float32, w *byte, ahead int, tables *byte, da *float32, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·lookUpQ1_0AVX2(SB), NOSPLIT, $0-48
+	MOVQ    w+8(FP), AX
+	MOVQ    ahead+16(FP), CX
+	MOVQ    tables+24(FP), DX
+	MOVQ    da+32(FP), BX
+	MOVQ    blocks+40(FP), SI
+	VMOVDQU highFour<>+0(SB), Y0
+	VMOVDQU low4<>+0(SB), Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+
+loop:
+	LEAQ 64(AX), DI
+	MOVQ $0x0000000000000004, R8
+
+units:
+	PREFETCHT0     (DI)(CX*1)
+	PREFETCHT0     64(DI)(CX*1)
+	VBROADCASTI128 (DI), Y6
+	VPSRLVQ        Y0, Y6, Y6
+	VPAND          Y1, Y6, Y6
+	VBROADCASTI128 (DX), Y7
+	VBROADCASTI128 16(DX), Y8
+	VPSHUFB        Y6, Y7, Y7
+	VPSHUFB        Y6, Y8, Y8
+	VPUNPCKLBW     Y8, Y7, Y6
+	VPUNPCKHBW     Y8, Y7, Y7
+	VBROADCASTI128 16(DI), Y8
+	VPSRLVQ        Y0, Y8, Y8
+	VPAND          Y1, Y8, Y8
+	VBROADCASTI128 32(DX), Y9
+	VBROADCASTI128 48(DX), Y10
+	VPSHUFB        Y8, Y9, Y9
+	VPSHUFB        Y8, Y10, Y10
+	VPUNPCKLBW     Y10, Y9, Y8
+	VPUNPCKHBW     Y10, Y9, Y9
+	VPADDW         Y8, Y6, Y6
+	VPADDW         Y9, Y7, Y7
+	VBROADCASTI128 32(DI), Y8
+	VPSRLVQ        Y0, Y8, Y8
+	VPAND          Y1, Y8, Y8
+	VBROADCASTI128 64(DX), Y9
+	VBROADCASTI128 80(DX), Y10
+	VPSHUFB        Y8, Y9, Y9
+	VPSHUFB        Y8, Y10, Y10
+	VPUNPCKLBW     Y10, Y9, Y8
+	VPUNPCKHBW     Y10, Y9, Y9
+	VPADDW         Y8, Y6, Y6
+	VPADDW         Y9, Y7, Y7
+	VBROADCASTI128 48(DI), Y8
+	VPSRLVQ        Y0, Y8, Y8
+	VPAND          Y1, Y8, Y8
+	VBROADCASTI128 96(DX), Y9
+	VBROADCASTI128 112(DX), Y10
+	VPSHUFB        Y8, Y9, Y9
+	VPSHUFB        Y8, Y10, Y10
+	VPUNPCKLBW     Y10, Y9, Y8
+	VPUNPCKHBW     Y10, Y9, Y9
+	VPADDW         Y8, Y6, Y6
+	VPADDW         Y9, Y7, Y7
+	VBROADCASTI128 64(DI), Y8
+	VPSRLVQ        Y0, Y8, Y8
+	VPAND          Y1, Y8, Y8
+	VBROADCASTI128 128(DX), Y9
+	VBROADCASTI128 144(DX), Y10
+	VPSHUFB        Y8, Y9, Y9
+	VPSHUFB        Y8, Y10, Y10
+	VPUNPCKLBW     Y10, Y9, Y8
+	VPUNPCKHBW     Y10, Y9, Y9
+	VPADDW         Y8, Y6, Y6
+	VPADDW         Y9, Y7, Y7
+	VBROADCASTI128 80(DI), Y8
+	VPSRLVQ        Y0, Y8, Y8
+	VPAND          Y1, Y8, Y8
+	VBROADCASTI128 160(DX), Y9
+	VBROADCASTI128 176(DX), Y10
+	VPSHUFB        Y8, Y9, Y9
+	VPSHUFB        Y8, Y10, Y10
+	VPUNPCKLBW     Y10, Y9, Y8
+	VPUNPCKHBW     Y10, Y9, Y9
+	VPADDW         Y8, Y6, Y6
+	VPADDW         Y9, Y7, Y7
+	VBROADCASTI128 96(DI), Y8
+	VPSRLVQ        Y0, Y8, Y8
+	VPAND          Y1, Y8, Y8
+	VBROADCASTI128 192(DX), Y9
+	VBROADCASTI128 208(DX), Y10
+	VPSHUFB        Y8, Y9, Y9
+	VPSHUFB        Y8, Y10, Y10
+	VPUNPCKLBW     Y10, Y9, Y8
+	VPUNPCKHBW     Y10, Y9, Y9
+	VPADDW         Y8, Y6, Y6
+	VPADDW         Y9, Y7, Y7
+	VBROADCASTI128 112(DI), Y8
+	VPSRLVQ        Y0, Y8, Y8
+	VPAND          Y1, Y8, Y8
+	VBROADCASTI128 224(DX), Y9
+	VBROADCASTI128 240(DX), Y10
+	VPSHUFB        Y8, Y9, Y9
+	VPSHUFB        Y8, Y10, Y10
+	VPUNPCKLBW     Y10, Y9, Y8
+	VPUNPCKHBW     Y10, Y9, Y9
+	VPADDW         Y8, Y6, Y6
+	VPADDW         Y9, Y7, Y7
+	VBROADCASTSS   (BX), Y8
+	VEXTRACTI128   $0x00, Y6, X9
+	VPMOVSXWD      X9, Y9
+	VCVTPH2PS      (AX), Y10
+	VMULPS         Y8, Y10, Y10
+	VCVTDQ2PS      Y9, Y9
+	VMULPS         Y10, Y9, Y9
+	VADDPS         Y9, Y2, Y2
+	VEXTRACTI128   $0x00, Y7, X9
+	VPMOVSXWD      X9, Y9
+	VCVTPH2PS      16(AX), Y10
+	VMULPS         Y8, Y10, Y10
+	VCVTDQ2PS      Y9, Y9
+	VMULPS         Y10, Y9, Y9
+	VADDPS         Y9, Y3, Y3
+	VEXTRACTI128   $0x01, Y6, X6
+	VPMOVSXWD      X6, Y6
+	VCVTPH2PS      32(AX), Y9
+	VMULPS         Y8, Y9, Y9
+	VCVTDQ2PS      Y6, Y6
+	VMULPS         Y9, Y6, Y6
+	VADDPS         Y6, Y4, Y4
+	VEXTRACTI128   $0x01, Y7, X6
+	VPMOVSXWD      X6, Y6
+	VCVTPH2PS      48(AX), Y7
+	VMULPS         Y8, Y7, Y7
+	VCVTDQ2PS      Y6, Y6
+	VMULPS         Y7, Y6, Y6
+	VADDPS         Y6, Y5, Y5
+	ADDQ           $+128, DI
+	ADDQ           $+256, DX
+	ADDQ           $+4, BX
+	DECQ           R8
+	JNZ            units
+	ADDQ           $+576, AX
+	DECQ           SI
+	JNZ            loop
+	MOVQ           dst+0(FP), AX
+	VCMPPS         $0x03, Y2, Y2, Y0
+	VBLENDVPS      Y0, quietNaN<>+0(SB), Y2, Y2
+	VMOVUPS        Y2, (AX)
+	VCMPPS         $0x03, Y3, Y3, Y0
+	VBLENDVPS      Y0, quietNaN<>+0(SB), Y3, Y3
+	VMOVUPS        Y3, 32(AX)
+	VCMPPS         $0x03, Y4, Y4, Y0
+	VBLENDVPS      Y0, quietNaN<>+0(SB), Y4, Y4
+	VMOVUPS        Y4, 64(AX)
+	VCMPPS         $0x03, Y5, Y5, Y0
+	VBLENDVPS      Y0, quietNaN<>+0(SB), Y5, Y5
+	VMOVUPS        Y5, 96(AX)
+	VZEROUPPER
+	RET

@@ -182,3 +182,39 @@ func FuzzPackedEqualsPlain(f *testing.F) {
 		}
 	})
 }
+
+// TestLookup: vector and scalar code look up the same sums, and a batch that has new
+// rows has new tables.
+func TestLookup(t *testing.T) {
+	rng := rand.New(rand.NewPCG(107, 108))
+	l, err := repack.Parse("q1_0_32_lut")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const width = 384
+	plain, packed := packable(t, rng, l, 64, width)
+	k, p := packedKernel(t, l, width, Q8_0), kernel(t, tensor.Q1_0, width, Q8_0)
+	var s Scratch
+	b := batchOf(t, Q8_0, width, activations(rng, width))
+	for range 20 {
+		if err := b.SetRow(0, activations(rng, width)); err != nil {
+			t.Fatal(err)
+		}
+		want := mul(t, p, 64, plain, b, new(Scratch))
+		if err := sameBits(mul(t, k, 64, packed, b, &s), want); err != nil {
+			t.Fatal(err)
+		}
+		var scalar [32]float32
+		lookUpQ1_0Scalar(&scalar, packed[:32*k.RowBytes()], s.sums4(b, true), b.scales, width/128)
+		if err := sameBits(scalar[:], want[:32]); err != nil {
+			t.Fatalf("scalar: %v", err)
+		}
+	}
+	// The other kind of table in between.
+	if other := s.sums4(b, false); other[0] != 0 || other[16] != 0 {
+		t.Error("no weights have a sum")
+	}
+	if err := sameBits(mul(t, k, 64, packed, b, &s), mul(t, p, 64, plain, b, new(Scratch))); err != nil {
+		t.Fatal(err)
+	}
+}

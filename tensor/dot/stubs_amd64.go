@@ -270,3 +270,105 @@ func gemvQ5_KAVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *f
 //
 //go:noescape
 func gemvQ6_KAVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int16, units int)
+
+// gemv_q4_0_4x4AVX2 multiplies a group of rows in layout q4_0_4x4 with an activation row. Bytes
+// that lie ahead are asked for early.
+//
+//go:noescape
+func gemv_q4_0_4x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+
+// gemv_q4_0_4x8AVX2 multiplies a group of rows in layout q4_0_4x8 with an activation row. Bytes
+// that lie ahead are asked for early.
+//
+//go:noescape
+func gemv_q4_0_4x8AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+
+// gemv_q4_0_8x8AVX2 multiplies a group of rows in layout q4_0_8x8 with an activation row. Bytes
+// that lie ahead are asked for early.
+//
+//go:noescape
+func gemv_q4_0_8x8AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+
+// gemv_iq4_nl_4x4AVX2 multiplies a group of rows in layout iq4_nl_4x4 with an activation row. Bytes
+// that lie ahead are asked for early.
+//
+//go:noescape
+func gemv_iq4_nl_4x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+
+// gemv_iq4_nl_8x8AVX2 multiplies a group of rows in layout iq4_nl_8x8 with an activation row. Bytes
+// that lie ahead are asked for early.
+//
+//go:noescape
+func gemv_iq4_nl_8x8AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+
+// gemv_q8_0_4x4AVX2 multiplies a group of rows in layout q8_0_4x4 with an activation row. Bytes
+// that lie ahead are asked for early.
+//
+//go:noescape
+func gemv_q8_0_4x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+
+// gemv_q8_0_4x8AVX2 multiplies a group of rows in layout q8_0_4x8 with an activation row. Bytes
+// that lie ahead are asked for early.
+//
+//go:noescape
+func gemv_q8_0_4x8AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+
+// gemv_q4_K_8x4AVX2 multiplies a group of rows in layout q4_K_8x4 with an activation row. Bytes
+// that lie ahead are asked for early.
+//
+//go:noescape
+func gemv_q4_K_8x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int16, bundles int)
+
+// gemv_q4_K_8x8AVX2 multiplies a group of rows in layout q4_K_8x8 with an activation row. Bytes
+// that lie ahead are asked for early.
+//
+//go:noescape
+func gemv_q4_K_8x8AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int16, bundles int)
+
+// gemv_q2_K_8x4AVX2 multiplies a group of rows in layout q2_K_8x4 with an activation row. Bytes
+// that lie ahead are asked for early.
+//
+//go:noescape
+func gemv_q2_K_8x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int16, bundles int)
+
+// gemv_q2_0_8x4AVX2 multiplies a group of rows in layout q2_0_8x4 with an activation row. Bytes
+// that lie ahead are asked for early.
+//
+//go:noescape
+func gemv_q2_0_8x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+
+// gemv_q2_0_8x4_merged128AVX2 multiplies a group of rows in layout q2_0_8x4_merged128 with an activation row. Bytes
+// that lie ahead are asked for early.
+//
+//go:noescape
+func gemv_q2_0_8x4_merged128AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+
+// gemv_q2_0_8x4_base3AVX2 multiplies a group of rows in layout q2_0_8x4_base3 with an activation row. Bytes
+// that lie ahead are asked for early.
+//
+//go:noescape
+func gemv_q2_0_8x4_base3AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+
+// gemv_q1_0_8x4_planesAVX2 multiplies a group of rows in layout q1_0_8x4_planes with an activation row. Bytes
+// that lie ahead are asked for early.
+//
+//go:noescape
+func gemv_q1_0_8x4_planesAVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+
+// gemv_tq2_0_8x4AVX2 multiplies a group of rows in layout tq2_0_8x4 with an activation row. Bytes
+// that lie ahead are asked for early.
+//
+//go:noescape
+func gemv_tq2_0_8x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int16, bundles int)
+
+// gemv_tq1_0_8x4AVX2 multiplies a group of rows in layout tq1_0_8x4 with an activation row. Bytes
+// that lie ahead are asked for early.
+//
+//go:noescape
+func gemv_tq1_0_8x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int16, bundles int)
+
+// lookUpQ1_0AVX2 multiplies 32 rows in layout q1_0_32_lut with an activation row, of which
+// tables has the sums of each 4.
+//
+//go:noescape
+func lookUpQ1_0AVX2(dst *float32, w *byte, ahead int, tables *byte, da *float32, blocks int)
