@@ -52,6 +52,7 @@ var layers = []layer{
 	{"formats", []string{"formats/internal", "tensor", "internal"}},
 	{"formats/imatrix", []string{"formats/gguf", "formats/internal", "tensor", "internal"}}, // one kind is a GGUF file
 	{"tokenizer", []string{"formats/gguf", "internal"}},
+	{"tokenizer/count", []string{"tokenizer", "internal"}},
 	{"model", []string{"model", "tokenizer", "formats", "tensor", "internal"}},
 	{"hub", []string{"hub", "model", "tensor", "internal"}},
 	{"recipes", []string{"hub", "model", "tensor", "internal"}},
@@ -86,6 +87,7 @@ var outside = map[string][]string{
 	"github.com/schollz/progressbar/v3":   {"cmd"},
 	"github.com/apache/arrow/go/v17":      {"verify/parquet"},
 	"oras.land/oras-go/v2":                {}, // a second reader, for tests
+	"github.com/klauspost/compress":       {"tokenizer/count"},
 	"testing":                             {},
 	"net/http/httptest":                   {},
 	"github.com/minio/sha256-simd":        {"internal/digest"},

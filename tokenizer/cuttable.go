@@ -14,6 +14,8 @@ const (
 	cutQwen2  = cutContractions + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}` + cutOthers + cutSpaces
 	cutQwen35 = cutContractions + `|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*` + cutSpaces
 	cutLines  = `[^\n]+|[\n]+`
+	// cutBailing cuts as cutQwen2: \s* takes in all line ends but one.
+	cutBailing = `'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}` + cutOthers + `|\s*[\r\n]|\s+(?!\S)|\s+`
 
 	cutDigits    = `\p{AFMoE_digits}` // a name, not a pattern: groups of three from the right
 	cutAyaDigits = `\d{1,3}(?=(?:\d{3})*\b)`
@@ -89,13 +91,13 @@ func cutterTable() []cutterSpec {
 		{[]string{"gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"}, []string{cutGPT4o}, keep},
 		{[]string{"granite-embed-multi-97m"}, []string{cutGranite}, cutter{keepSpaces: true, ignoreMerges: true}},
 		{[]string{"tiny_aya", "cohere2moe"}, []string{cutAyaDigits, cutCases + `|\p{N}{1,3}` + cutEnd4o}, keep},
-		{[]string{"superbpe"}, []string{`\p{N}+`, `(?=(\d{3})+(?!\d))`}, keep},
-		{[]string{"bailingmoe", "bailingmoe2", "llada-moe"}, []string{`'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}` + cutOthers + `|\s*[\r\n]|\s+(?!\S)|\s+`}, keep},
+		{[]string{"superbpe"}, []string{`\p{N}+`, `(?=(\d{3})+(?!\d))`}, cutter{keepSpaces: true, joinsSpaces: true, joinsLines: true}},
+		{[]string{"bailingmoe", "bailingmoe2", "llada-moe"}, []string{cutBailing}, keep},
 		{[]string{"seed-coder"}, []string{cutContractions + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+` + cutSpaces}, keep},
 		{[]string{"ufakzeka"}, []string{`[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}` + cutOthers + cutSpaces}, keep},
 		{[]string{"afmoe"}, []string{cutDigits, "[\u4e00-\u9fff\u3400-\u4dbf\u8c48-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf\u0e40-\u0e7f\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+", cutDeep3}, keep},
 		{[]string{"laguna"}, []string{cutLines, cutQwen2}, keep},
-		{[]string{"exaone-moe"}, []string{cutContractions + `|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+`}, plain},
+		{[]string{"exaone-moe"}, []string{cutContractions + `|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+`}, cutter{joinsSpaces: true}},
 		{[]string{"minicpm5"}, []string{`\p{N}{1,3}`, cutContractions + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+` + cutOthers + cutSpaces}, whole},
 		{[]string{"gemma4", "granite-embed-multi-311m"}, []string{cutLines}, cutter{rawUTF8: true, markSpaces: true, wholeLines: true, forceBOS: true}},
 		{[]string{"sarvam-moe"}, []string{cutLines}, cutter{rawUTF8: true, markSpaces: true, keepSpaces: true}},
@@ -117,6 +119,9 @@ func cutterFor(pre string) (*cutter, error) {
 					return nil, fmt.Errorf("pre-tokenizer %q: %w", pre, err)
 				}
 				c.steps = append(c.steps, step)
+			}
+			if w, ok := patternRule(spec.patterns[0]); ok && len(spec.patterns) == 1 {
+				c.rule = w.fast()
 			}
 			return &c, nil
 		}

@@ -19,6 +19,10 @@ type cutter struct {
 	markSpaces   bool // spaces become U+2581 first
 	wholeLines   bool // a word of only line ends that is a token is taken whole
 	forceBOS     bool // add_bos_token is true whatever the file says
+	joinsSpaces  bool // a word may have spaces between letters
+	joinsLines   bool // a word may have line ends between letters
+
+	rule *fastRule // the only step, where that is a rule
 }
 
 // cutStep cuts a text into pieces that cover it.
@@ -49,10 +53,30 @@ func cutFrom(steps []cutStep, text string, emit func(string)) error {
 }
 
 func ruleStep(w wordRule) cutStep {
+	f := w.fast()
 	return func(text string, emit func(string)) error {
-		w.words(text, emit)
+		for i := 0; i < len(text); {
+			end := f.next(text, i)
+			emit(text[i:end])
+			i = end
+		}
 		return nil
 	}
+}
+
+// patternRule gives the rule that cuts as one of llama.cpp's patterns does.
+func patternRule(pattern string) (wordRule, bool) {
+	switch pattern {
+	case cutGPT2:
+		return wordRule{gpt2: true}, true
+	case cutLlama3:
+		return wordRule{maxDigits: 3}, true
+	case cutQwen2, cutBailing:
+		return wordRule{maxDigits: 1}, true
+	case cutQwen35:
+		return wordRule{maxDigits: 1, marks: true}, true
+	}
+	return wordRule{}, false
 }
 
 // lineStep cuts [^\n]+|[\n]+.
@@ -147,15 +171,10 @@ func collapsedClass(name string) (string, bool) {
 
 // patternStep compiles one of llama.cpp's patterns.
 func patternStep(pattern string) (cutStep, error) {
+	if w, ok := patternRule(pattern); ok {
+		return ruleStep(w), nil
+	}
 	switch pattern {
-	case cutGPT2:
-		return ruleStep(wordRule{gpt2: true}), nil
-	case cutLlama3:
-		return ruleStep(wordRule{maxDigits: 3}), nil
-	case cutQwen2:
-		return ruleStep(wordRule{maxDigits: 1}), nil
-	case cutQwen35:
-		return ruleStep(wordRule{maxDigits: 1, marks: true}), nil
 	case cutLines:
 		return lineStep, nil
 	case cutDigits, cutAyaDigits:

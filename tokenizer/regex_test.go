@@ -143,3 +143,46 @@ func TestLossyUTF8(t *testing.T) {
 		}
 	}
 }
+
+// TestFastRules holds the scanners with tables against the plain ones.
+func TestFastRules(t *testing.T) {
+	rng := rand.New(rand.NewSource(6))
+	for _, rule := range []wordRule{{gpt2: true}, {maxDigits: 3}, {maxDigits: 1}, {maxDigits: 1, longS: true}, {maxDigits: 1, marks: true}} {
+		fast := rule.fast()
+		for i := 0; i < 20000; i++ {
+			s := looseUTF8(countText(rng))
+			for at := 0; at < len(s); {
+				want := at + rule.next(s[at:])
+				if got := fast.next(s, at); got != want {
+					t.Fatalf("%+v %q: the word at %d ends at %d, want %d", rule, s, at, got, want)
+				}
+				at = want
+			}
+		}
+	}
+}
+
+// TestBailing: the rule cuts as the pattern does.
+func TestBailing(t *testing.T) {
+	rng := rand.New(rand.NewSource(7))
+	rule, ok := patternRule(cutBailing)
+	if !ok {
+		t.Fatal("no rule")
+	}
+	expr, classes := expandClasses(cutBailing)
+	re, err := regexp2.Compile(expr, regexp2.ECMAScript)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < 3000; i++ {
+		s := looseUTF8(countText(rng))
+		var got, want []string
+		rule.words(s, func(w string) { got = append(got, w) })
+		if err := cutCollapsed(re, s, classes, func(w string) { want = append(want, w) }); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Join(got, "\x1e") != strings.Join(want, "\x1e") {
+			t.Fatalf("%q:\n got %q\nwant %q", s, got, want)
+		}
+	}
+}
