@@ -202,6 +202,7 @@ func (b *build) makePlan(ctx context.Context) error {
 		}
 	}
 	b.tell()
+	b.res.Products = b.plan.Products
 	if b.lock != nil {
 		return b.lock.checkSources(b.lockAt, b.sources())
 	}

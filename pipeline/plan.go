@@ -57,6 +57,8 @@ type Plan struct {
 	// Reference is the model before the first lossy stage.
 	Reference *model.Model
 	Layouts   []*Layout
+	// Products are the side products that steps have made, in order.
+	Products []ProductReport
 
 	emitters []int // which emitter made each layout
 	opt      PlanOptions

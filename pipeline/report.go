@@ -15,6 +15,8 @@ type PlanReport struct {
 	Name    string       `json:"name"`
 	Outputs []PlanOutput `json:"outputs"`
 	Sources []PlanSource `json:"sources"`
+	// Products are the side products of steps, such as token lists.
+	Products []ProductReport `json:"products,omitempty"`
 	// PeakMemory is an upper estimate of the resident size of the build.
 	PeakMemory int64    `json:"peak_memory"`
 	Notes      []string `json:"notes"`
@@ -66,7 +68,7 @@ const baseMemory = 48 << 20
 
 // Report describes a plan. store, when not nil, is asked what need not be made.
 func (p *Plan) Report(ctx context.Context, store Store, opt EmitOptions) (*PlanReport, error) {
-	doc := &PlanReport{Name: p.Project.Name, Notes: p.Notes()}
+	doc := &PlanReport{Name: p.Project.Name, Notes: p.Notes(), Products: p.Products}
 	if doc.Notes == nil {
 		doc.Notes = []string{}
 	}

@@ -31,6 +31,53 @@ type Product struct {
 	Key tensor.Key
 	// Make makes the bytes. They must not depend on opt.
 	Make func(ctx context.Context, opt WorkOptions) ([]byte, error)
+	// Beside are files that are made with the product and kept with it, for
+	// people. With them MakeAll takes the place of Make: it gives the product and
+	// then those, in order.
+	Beside  []ProductFile
+	MakeAll func(ctx context.Context, opt WorkOptions) ([][]byte, error)
+	// Tell, if set, says from the bytes of all files what users should know: as
+	// sentences, and as a value for JSON.
+	Tell func(files [][]byte) (lines []string, report any, err error)
+}
+
+// ProductFile describes a file of a product.
+type ProductFile struct{ Format, MediaType, File string }
+
+// files are the product's and those beside it, with their keys.
+func (p *Product) files() ([]ProductFile, []tensor.Key) {
+	list := append([]ProductFile{{p.Format, p.MediaType, p.File}}, p.Beside...)
+	keys := make([]tensor.Key, len(list))
+	keys[0] = p.Key
+	for i, f := range p.Beside {
+		if !p.Key.IsZero() {
+			keys[i+1] = tensor.Derive("beside", f.File, p.Key)
+		}
+	}
+	return list, keys
+}
+
+func (p *Product) makeAll(ctx context.Context, opt WorkOptions) ([][]byte, error) {
+	if p.MakeAll != nil {
+		out, err := p.MakeAll(ctx, opt)
+		if err == nil && len(out) != 1+len(p.Beside) {
+			err = fmt.Errorf("%d files were made where %d are to be", len(out), 1+len(p.Beside))
+		}
+		return out, err
+	}
+	b, err := p.Make(ctx, opt)
+	return [][]byte{b}, err
+}
+
+// ProductReport is what a plan and a build say of a product.
+type ProductReport struct {
+	// Name is the step's id. The store knows the files as those of the build
+	// RECIPE.NAME.
+	Name   string       `json:"name"`
+	Step   string       `json:"step"`
+	Files  []SourceFile `json:"files"`
+	Lines  []string     `json:"lines,omitempty"`
+	Report any          `json:"report,omitempty"`
 }
 
 // WorkOptions bound what is done while planning. They change no result.
@@ -56,7 +103,7 @@ const ProductKind = "step"
 // anew when digests become known, the product stays.
 type made struct {
 	key   tensor.Key
-	bytes []byte
+	files [][]byte
 }
 
 // resolves reports whether the project has a product that anything reads: a
@@ -98,46 +145,70 @@ func (p *Plan) resolve(ctx context.Context, i int, in *model.Model, sources []*S
 		return nil, err
 	}
 	name := st.productName(i)
-	b, err := p.product(ctx, i, name, prod)
+	files, err := p.product(ctx, i, name, prod)
 	if err != nil {
 		return nil, err
 	}
+	report := ProductReport{Name: name, Step: st.Stage.Name()}
+	list, _ := prod.files()
+	for k, f := range list {
+		report.Files = append(report.Files, SourceFile{Path: f.File, Size: int64(len(files[k])), SHA256: digest.Of(files[k]).Hex()})
+	}
+	if prod.Tell != nil {
+		if report.Lines, report.Report, err = prod.Tell(files); err != nil {
+			return nil, err
+		}
+	}
+	p.Products = append(p.Products, report)
 	out := append([]*Source(nil), sources...)
-	return append(out, &Source{Name: name, Kind: ProductKind, Content: tensor.BytesBlob(name, b),
-		Files: []SourceFile{{Path: prod.File, Size: int64(len(b)), SHA256: digest.Of(b).Hex()}}}), nil
+	return append(out, &Source{Name: name, Kind: ProductKind, Content: tensor.BytesBlob(name, files[0]), Files: report.Files[:1:1]}), nil
 }
 
 // product looks in this process, then in the store, then makes it.
-func (p *Plan) product(ctx context.Context, i int, name string, prod *Product) ([]byte, error) {
+func (p *Plan) product(ctx context.Context, i int, name string, prod *Product) ([][]byte, error) {
 	if m, ok := p.Project.products[i]; ok && (m.key == prod.Key || m.key.IsZero()) {
-		return m.bytes, nil
+		return m.files, nil
 	}
-	keep := func(b []byte) []byte {
+	keep := func(files [][]byte) [][]byte {
 		if p.Project.products == nil {
 			p.Project.products = map[int]made{}
 		}
-		p.Project.products[i] = made{prod.Key, b}
-		return b
+		p.Project.products[i] = made{prod.Key, files}
+		return files
 	}
-	if b, err := p.storedProduct(ctx, prod.Key); err != nil {
+	if files, err := p.storedFiles(ctx, prod); err != nil {
 		return nil, err
-	} else if b != nil {
-		return keep(b), nil
+	} else if files != nil {
+		return keep(files), nil
 	}
 	opt := p.opt.WorkOptions
 	if opt.Events == nil {
 		opt.Events = NoEvents{}
 	}
 	opt.Events.Event(Event{Kind: EventPhase, Message: "making " + name})
-	b, err := prod.Make(ctx, opt)
+	files, err := prod.makeAll(ctx, opt)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.keepProduct(ctx, i, name, prod, b); err != nil {
+	if err := p.keepProduct(ctx, i, name, prod, files); err != nil {
 		// What was computed is good all the same.
 		opt.Events.Event(Event{Kind: EventWarning, Message: fmt.Sprintf("%s is not kept: %v", name, err)})
 	}
-	return keep(b), nil
+	return keep(files), nil
+}
+
+// storedFiles finds all files of a product in the store, or nil.
+func (p *Plan) storedFiles(ctx context.Context, prod *Product) ([][]byte, error) {
+	_, keys := prod.files()
+	var out [][]byte
+	for _, key := range keys {
+		b, err := p.storedProduct(ctx, key)
+		if b == nil || err != nil {
+			return nil, err
+		}
+		out = append(out, b)
+	}
+	return out, nil
 }
 
 // maxProduct bounds what is read of a product from the store.
@@ -171,7 +242,7 @@ func (p *Plan) storedProduct(ctx context.Context, key tensor.Key) ([]byte, error
 
 // keepProduct records a product as a build of its own, named after recipe and
 // step.
-func (p *Plan) keepProduct(ctx context.Context, i int, name string, prod *Product, b []byte) error {
+func (p *Plan) keepProduct(ctx context.Context, i int, name string, prod *Product, files [][]byte) error {
 	if p.opt.Store == nil || prod.Key.IsZero() {
 		return nil
 	}
@@ -182,25 +253,33 @@ func (p *Plan) keepProduct(ctx context.Context, i int, name string, prod *Produc
 		}
 		defer release()
 	}
-	w, err := p.opt.Store.NewBlob(ctx, int64(len(b)))
-	if err != nil {
-		return err
-	}
-	defer w.Abort()
-	if _, err := w.Write(b); err != nil {
-		return err
-	}
-	sum := digest.Of(b)
-	if err := w.Commit(sum); err != nil {
-		return err
-	}
 	r := &Record{Name: p.Project.Name + "." + name, Recipe: p.Project.Recipe, Sources: sourceRecords(p.Sources)}
 	for _, st := range p.Project.Stages[:i+1] {
 		r.Steps = append(r.Steps, st.Record)
 	}
-	r.Outputs = []OutputRecord{{File: prod.File, Format: prod.Format, MediaType: prod.MediaType, Digest: sum, Size: int64(len(b)), Key: prod.Key}}
-	_, err = p.opt.Store.Record(ctx, r)
+	list, keys := prod.files()
+	for k, f := range list {
+		sum, err := p.keepBlob(ctx, files[k])
+		if err != nil {
+			return err
+		}
+		r.Outputs = append(r.Outputs, OutputRecord{File: f.File, Format: f.Format, MediaType: f.MediaType, Digest: sum, Size: int64(len(files[k])), Key: keys[k]})
+	}
+	_, err := p.opt.Store.Record(ctx, r)
 	return err
+}
+
+func (p *Plan) keepBlob(ctx context.Context, b []byte) (digest.Digest, error) {
+	w, err := p.opt.Store.NewBlob(ctx, int64(len(b)))
+	if err != nil {
+		return digest.Digest{}, err
+	}
+	defer w.Abort()
+	if _, err := w.Write(b); err != nil {
+		return digest.Digest{}, err
+	}
+	sum := digest.Of(b)
+	return sum, w.Commit(sum)
 }
 
 func sourceRecords(list []*Source) []SourceRecord {

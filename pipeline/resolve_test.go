@@ -172,3 +172,65 @@ func TestUnrecorded(t *testing.T) {
 		}
 	}
 }
+
+// besides is a maker with a file beside its product.
+type besides struct {
+	maker
+	told error
+}
+
+func (m besides) Resolve(context.Context, *model.Model, []*pipeline.Source) (*pipeline.Product, error) {
+	return &pipeline.Product{Format: "text", MediaType: "text/plain", File: "product.txt", Key: tensor.Derive("maker", m.key),
+		Beside: []pipeline.ProductFile{{Format: "table", MediaType: "text/csv", File: "table.csv"}},
+		MakeAll: func(context.Context, pipeline.WorkOptions) ([][]byte, error) {
+			*m.made++
+			if m.text == "" {
+				return [][]byte{nil}, nil
+			}
+			return [][]byte{[]byte(m.text), []byte("a," + m.text)}, m.err
+		},
+		Tell: func(files [][]byte) ([]string, any, error) {
+			return []string{"the table says " + string(files[1])}, map[string]int{"files": len(files)}, m.told
+		}}, nil
+}
+
+// TestProductsBeside: what is made with a product is kept with it, and told of each
+// time.
+func TestProductsBeside(t *testing.T) {
+	s := newStore()
+	made := 0
+	var got []string
+	build := func(m besides) (*pipeline.Result, error) {
+		w := newWorld(t, true)
+		m.made = &made
+		w.stages = []pipeline.PlacedStage{
+			{Stage: m, Where: "r.yaml:1:1", ID: "thing", Record: pipeline.StepRecord{Stage: "maker", Version: "1"}},
+			{Stage: user{&got}, Where: "r.yaml:2:1", Record: pipeline.StepRecord{Stage: "user", Version: "1"}},
+		}
+		return w.build(t.TempDir(), func(o *pipeline.BuildOptions) { o.Store = s })
+	}
+	for range 2 {
+		res, err := build(besides{maker: maker{key: "a", text: "one"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if made != 1 || len(res.Products) != 1 {
+			t.Fatalf("made %d times, %d products", made, len(res.Products))
+		}
+		p := res.Products[0]
+		if p.Name != "thing" || p.Step != "maker" || len(p.Files) != 2 || p.Files[1].Path != "table.csv" || p.Files[1].Size != 5 ||
+			p.Files[1].SHA256 != digest.Of([]byte("a,one")).Hex() || len(p.Lines) != 1 || p.Lines[0] != "the table says a,one" || p.Report == nil {
+			t.Errorf("%+v", p)
+		}
+		if got[len(got)-1] != "product.txt one" {
+			t.Errorf("the stage got %q", got)
+		}
+	}
+	if _, err := build(besides{maker: maker{key: "b"}}); err == nil || !strings.Contains(err.Error(), "1 files were made where 2 are to be") {
+		t.Errorf("a file too few: %v", err)
+	}
+	broken := errors.New("broken")
+	if _, err := build(besides{maker: maker{key: "a", text: "one"}, told: broken}); !errors.Is(err, broken) {
+		t.Errorf("telling fails: %v", err)
+	}
+}

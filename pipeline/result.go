@@ -14,6 +14,8 @@ type Result struct {
 	Gates    []GateResult   `json:"gates"`
 	Sources  []SourceRecord `json:"sources"`
 	Warnings []string       `json:"warnings"`
+	// Products are the side products of steps, such as token lists.
+	Products []ProductReport `json:"products,omitempty"`
 	// Manifest is the digest of the build's manifest in the store, zero when
 	// nothing was kept.
 	Manifest *digest.Digest `json:"manifest,omitempty"`

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 
 	"quern/model"
@@ -21,6 +22,8 @@ type Source struct {
 	Model  *model.Model // nil for a plain file
 	// Content reads a plain file, nil for a model.
 	Content tensor.Blob
+	// Texts are the files of a folder of texts, in order; nil for all else.
+	Texts []Text
 	// Files lists what the build reads of the source, by path. The digests of
 	// files that are on this machine only may be missing until Digest fills
 	// them in.
@@ -43,6 +46,47 @@ type Source struct {
 	// Check fails if a local file has changed since it was opened.
 	Check func() error
 	Close func() error
+}
+
+// Text is one file of a folder of texts.
+type Text struct {
+	Name string // path below the folder
+	Open func(ctx context.Context) (io.ReadCloser, error)
+}
+
+// TextsOf gives the texts of a source: the files of a folder, or a plain file.
+func (s *Source) TextsOf() ([]Text, error) {
+	switch {
+	case s.Texts != nil:
+		return s.Texts, nil
+	case s.Content == nil:
+		return nil, fmt.Errorf("source %s is a model, and texts are wanted", s.Name)
+	}
+	return []Text{{s.FileName(), func(ctx context.Context) (io.ReadCloser, error) {
+		return io.NopCloser(&blobReader{ctx: ctx, b: s.Content}), nil
+	}}}, nil
+}
+
+// blobReader reads a blob from its beginning on.
+type blobReader struct {
+	ctx context.Context
+	b   tensor.Blob
+	off int64
+}
+
+func (r *blobReader) Read(p []byte) (int, error) {
+	left := r.b.Size() - r.off
+	if left <= 0 {
+		return 0, io.EOF
+	}
+	if int64(len(p)) > left {
+		p = p[:left]
+	}
+	if err := r.b.ReadAt(r.ctx, p, r.off); err != nil {
+		return 0, readFault(r.ctx, err)
+	}
+	r.off += int64(len(p))
+	return len(p), nil
 }
 
 // FileName is the name of a plain source's file, without folders.

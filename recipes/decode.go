@@ -266,9 +266,7 @@ func (c *checker) steps(r *Recipe, n *node) {
 			continue
 		}
 		path = join(path, m.key)
-		if obj.short != "" && m.val.kind == scalar && !m.val.bad && !m.val.isNull() {
-			m.val = &node{kind: mapping, pos: m.val.pos, members: []member{{obj.short, m.val.pos, m.val}}}
-		}
+		m.val = obj.shorten(m.val)
 		c.step = i
 		step := Step{Kind: m.key, Pos: m.pos, index: i}
 		v := c.object(m.val, path, obj)
@@ -283,6 +281,14 @@ func (c *checker) steps(r *Recipe, n *node) {
 		}
 		r.Steps = append(r.Steps, step)
 	}
+}
+
+// shorten makes the mapping that a plain value stands for.
+func (o *object) shorten(n *node) *node {
+	if o.short == "" || n.kind != scalar || n.bad || n.isNull() {
+		return n
+	}
+	return &node{kind: mapping, pos: n.pos, members: []member{{o.short, n.pos, n}}}
 }
 
 func (c *checker) outputs(r *Recipe, n *node) {

@@ -242,7 +242,11 @@ func (f *field) scalarSchema(owner string) props {
 	case kindSHA256:
 		return text(`^[0-9a-f]{64}$`)
 	case kindObject:
-		return f.object.schema(nil)
+		s := f.object.schema(nil)
+		if f.object.short != "" {
+			s = props{{"anyOf", []any{f.object.field(f.object.short).schema(f.object.name), s}}}
+		}
+		return s
 	}
 	return props{{"type", "string"}, {"minLength", 1}}
 }

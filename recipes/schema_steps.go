@@ -64,6 +64,7 @@ func stepObjects() []*object {
 					doc: "Takes the texts of special tokens in the text for these tokens, as --parse-special."},
 			},
 		},
+		selectTokensObject(),
 		pruneHeadObject(),
 		quantizeObject(),
 		{

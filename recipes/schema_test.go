@@ -115,6 +115,9 @@ func TestExamples(t *testing.T) {
 		if strings.Contains(o.example, "calibration") {
 			head = named
 		}
+		if strings.Contains(o.example, "corpus: [text]") {
+			head = strings.Replace(named, "calibration", "text", 1)
+		}
 		if strings.Contains(o.example, "tuned") {
 			head = strings.Replace(named, "calibration", "tuned", 1)
 		}

@@ -38,6 +38,7 @@ func (c *checker) value(n *node, path string, f *field, dst reflect.Value) {
 		return
 	}
 	if f.kind == kindObject {
+		n = f.object.shorten(n)
 		if v := c.object(n, path, f.object); v != nil {
 			dst.Set(reflect.ValueOf(v).Elem())
 		}

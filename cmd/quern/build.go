@@ -127,6 +127,11 @@ func printBuild(w io.Writer, res *pipeline.Result) error {
 			fmt.Fprintf(&b, "  worst    %s (%s), SNR %.1f dB\n", o.Worst.Name, o.Worst.Type, o.Worst.SNRdB)
 		}
 	}
+	for _, p := range res.Products {
+		for _, line := range p.Lines {
+			fmt.Fprintf(&b, "%s: %s\n", p.Name, line)
+		}
+	}
 	for _, g := range res.Gates {
 		fmt.Fprintf(&b, "gate %s\n", g.Text)
 	}

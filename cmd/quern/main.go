@@ -86,6 +86,7 @@ func newApp(p *program) *cli.App {
 			logitsCommand(),
 			headsCommand(),
 			tokenizeCommand(),
+			tokensCommand(),
 			pplCommand(),
 			loopsCommand(),
 			imatrixCommand(),

@@ -122,6 +122,11 @@ func printPlan(w io.Writer, doc *pipeline.PlanReport) error {
 			fmt.Fprintf(w, "source %s: %d bytes to fetch (%s)\n", s.Name, s.ToFetch, bytesText(s.ToFetch))
 		}
 	}
+	for _, p := range doc.Products {
+		for _, line := range p.Lines {
+			fmt.Fprintf(w, "%s: %s\n", p.Name, line)
+		}
+	}
 	fmt.Fprintf(w, "peak memory about %s\n", bytesText(doc.PeakMemory))
 	for _, n := range doc.Notes {
 		fmt.Fprintf(w, "note: %s\n", n)

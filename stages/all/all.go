@@ -20,6 +20,7 @@ import (
 	"quern/stages/prunehead"
 	"quern/stages/quantize"
 	"quern/stages/reorder"
+	"quern/stages/selecttokens"
 	"quern/stages/source"
 	"quern/stages/tie"
 )
@@ -30,7 +31,7 @@ func Project(r *recipes.Recipe, env source.Env) (*pipeline.Project, error) {
 	if err != nil {
 		return nil, err
 	}
-	env.Dir = r.Dir
+	env.Dir, env.Texts = r.Dir, r.TextSources()
 	if env.Digests == nil {
 		env.Digests = &source.Digests{}
 	}
@@ -97,6 +98,8 @@ func stage(s recipes.Step) (pipeline.Stage, error) {
 		return prunehead.New(p), nil
 	case recipes.Imatrix:
 		return imatrix.New(p), nil
+	case recipes.SelectTokens:
+		return selecttokens.New(p), nil
 	case recipes.Codebook:
 		return codebook.New(p), nil
 	case recipes.Lora:

@@ -33,6 +33,9 @@ type Env struct {
 	Hub Remote
 	// Artifacts opens artifact: sources, nil refuses them.
 	Artifacts Artifacts
+	// Texts are the names of sources that steps read as texts: such a folder is
+	// one of texts and no model's.
+	Texts map[string]bool
 	Headers
 }
 
@@ -123,6 +126,11 @@ func open(ctx context.Context, env Env, s recipes.Source) (*pipeline.Source, err
 			return s.Value
 		}
 		return filepath.Join(env.Dir, filepath.FromSlash(s.Value))
+	}
+	if env.Texts[s.Name] && (s.Kind == recipes.SourceDir || s.Kind == recipes.SourceFile) {
+		if st, err := os.Stat(local()); err == nil && st.IsDir() {
+			return openTexts(local(), env.Digests)
+		}
 	}
 	switch s.Kind {
 	case recipes.SourceDir:
