@@ -12,18 +12,16 @@ const queries = 16
 // attention adds the attention block of layer i to the states of n new tokens.
 func (s *session) attention(ctx context.Context, i, n int) error {
 	p, b, l := s.m.p, &s.buf, &s.m.w.layers[i]
+	if l.linear != nil {
+		return s.linearAttention(ctx, i, n)
+	}
 	in, err := s.norm(ctx, b.x, l.attnNorm, n)
 	if err != nil {
 		return err
 	}
-	for _, m := range []linear{l.q, l.k, l.v} {
-		s.observe(m.matrix, 0, in)
-	}
 	qn, kn := p.heads*p.headDim, p.kvHeads*p.headDim
 	q, k, v := grow(&b.q, n*qn), grow(&b.k, n*kn), grow(&b.v, n*kn)
-	err = s.multiply(ctx, product{dst: q, m: l.q.matrix, bias: l.q.bias, in: in}, product{dst: k, m: l.k.matrix, bias: l.k.bias, in: in},
-		product{dst: v, m: l.v.matrix, bias: l.v.bias, in: in})
-	if err != nil {
+	if err := s.project(ctx, l, in, q, k, v); err != nil {
 		return err
 	}
 	c := &s.caches[i]
@@ -48,6 +46,11 @@ func (s *session) attention(ctx context.Context, i, n int) error {
 	})
 	if err != nil {
 		return err
+	}
+	if p.gatedQuery {
+		for i, g := range b.gates[:len(att)] {
+			att[i] = float32(att[i] * num.Sigmoid(g))
+		}
 	}
 	after := activations{att, n, qn}
 	s.observe(l.o.matrix, 0, after)

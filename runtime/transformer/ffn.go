@@ -14,7 +14,7 @@ func (s *session) feedForward(ctx context.Context, i, n int) error {
 		return err
 	}
 	out := grow(&b.out, n*p.hidden)
-	if p.experts > 0 {
+	if l.router.matrix != nil {
 		err = s.mixture(ctx, i, in, out)
 	} else {
 		err = s.gated(ctx, l.gate, l.up, l.down, 0, in, out)

@@ -17,6 +17,7 @@ type moeBuffers struct {
 	out     []float32 // what it makes of them
 	each    []float32 // (T, used, hidden) the experts' results
 	shared  []float32 // (T, hidden)
+	choice  []float32 // (experts) what is added to them, in the order before
 	first   []float32 // (experts) the router's outputs before experts were renumbered
 	members []int     // places (token*used + rank) that go to one expert
 	ahead   []float32 // (T, experts) what another layer's router makes of the input
@@ -77,14 +78,21 @@ func (s *session) mixture(ctx context.Context, i int, in activations, out []floa
 // choices are in the file's numbers.
 func (s *session) choose(l *layer, probs []float32, chosen []int, weights []float32) {
 	if l.from == nil {
-		s.m.p.route(probs, chosen, weights)
+		s.m.p.route(probs, l.choice, chosen, weights)
 		return
 	}
 	first := grow(&s.buf.moe.first, len(probs))
 	for e, f := range l.from {
 		first[f] = probs[e]
 	}
-	s.m.p.route(first, chosen, weights)
+	var choice []float32
+	if l.choice != nil {
+		choice = grow(&s.buf.moe.choice, len(probs))
+		for e, f := range l.from {
+			choice[f] = l.choice[e]
+		}
+	}
+	s.m.p.route(first, choice, chosen, weights)
 	for e, f := range l.from {
 		probs[e] = first[f]
 	}
@@ -94,8 +102,9 @@ func (s *session) choose(l *layer, probs []float32, chosen []int, weights []floa
 }
 
 // route turns the router's outputs of one token into its experts, best first,
-// the lower number where two are equal, and their weights.
-func (p *params) route(probs []float32, chosen []int, weights []float32) {
+// the lower number where two are equal, and their weights. choice, if any, is
+// added to the scores that they are chosen by.
+func (p *params) route(probs, choice []float32, chosen []int, weights []float32) {
 	if p.sigmoid {
 		for i, v := range probs {
 			probs[i] = num.Sigmoid(v)
@@ -103,14 +112,22 @@ func (p *params) route(probs []float32, chosen []int, weights []float32) {
 	} else {
 		num.Softmax(probs)
 	}
+	scores := probs
+	if choice != nil || p.groups > 1 {
+		scores = slices.Clone(probs)
+		if choice != nil {
+			num.Add(scores, choice)
+		}
+		p.bestGroups(scores)
+	}
 	for r := range chosen {
 		best := -1
-		for e, v := range probs {
+		for e, v := range scores {
 			taken := false
 			for _, c := range chosen[:r] {
 				taken = taken || c == e
 			}
-			if !taken && (best < 0 || v > probs[best]) {
+			if !taken && (best < 0 || v > scores[best]) {
 				best = e
 			}
 		}

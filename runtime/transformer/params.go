@@ -48,11 +48,19 @@ type params struct {
 	normWeights   bool
 	weightScale   float32
 	sharedFFN     int // 0 for no shared expert
+	// denseLead is how many layers in front have no experts. Of groups of experts
+	// only the best groupsUsed are chosen from; groups is 0 or 1 for no such choice.
+	denseLead          int
+	groups, groupsUsed int
+
+	fused      bool          // query, key and value rows in one matrix
+	gatedQuery bool          // a gate beside each query head
+	linear     *linearParams // nil for none
 }
 
 // families are the architectures that are run.
 func families() []string {
-	return []string{"gemma2", "gemma3", "llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe"}
+	return []string{"bailingmoe2", "gemma2", "gemma3", "llama", "qwen2", "qwen2moe", "qwen3", "qwen35", "qwen3moe"}
 }
 
 // keys reads settings and keeps the first error.
@@ -131,6 +139,10 @@ func fromMeta(ctx context.Context, m *model.Model) (*params, error) {
 	}
 	if v := k.int("attention.value_length", p.headDim); v != p.headDim {
 		k.keep(fmt.Errorf("%w: values of %d in heads of %d", infer.ErrUnsupported, v, p.headDim))
+	}
+	// Layers for multi-token prediction are the last ones, and are not run.
+	if p.arch == "qwen35" || p.arch == "bailingmoe2" {
+		p.layers -= k.int("nextn_predict_layers", 0)
 	}
 	p.attnScale = 1 / num.Sqrt(float32(p.headDim))
 	if s := k.float("attention.scale", 0); s != 0 {
@@ -227,13 +239,21 @@ func (p *params) yarnMagnitude(k *keys, r *ropeParams) float64 {
 
 // family sets what an architecture has of its own.
 func (p *params) family(k *keys) {
-	p.sliding = make([]bool, min(p.layers, 1<<16))
+	p.sliding = make([]bool, max(0, min(p.layers, 1<<16)))
 	pattern := 0
 	switch p.arch {
 	case "gemma3":
 		pattern = 6
 	case "gemma2":
 		pattern = 2
+	case "qwen35":
+		p.gatedQuery = true
+		p.linearKeys(k)
+		return
+	case "bailingmoe2":
+		p.fused = true
+		p.bailing(k)
+		return
 	default:
 		return
 	}

@@ -27,6 +27,9 @@ type session struct {
 	context  int
 	n        int // tokens seen
 	caches   []cache
+	linear   []linearState // by layer, where the model has such attention
+	stateAt  int           // the length of the text that linear's states belong to
+	seen     []int32       // the text, where states have to be made anew from it
 	global   *rope
 	local    *rope
 	buf      buffers
@@ -47,6 +50,9 @@ type buffers struct {
 	logits []float32
 	full   []float32 // a row of logits with a place for every id
 	moe    moeBuffers
+	joint  []float32 // (T, rows) of a matrix for several purposes
+	gates  []float32 // (T, heads*headDim)
+	linear linearBuffers
 }
 
 // NewSession starts an empty text.
@@ -63,6 +69,7 @@ func (m *Model) NewSession(opt infer.SessionOptions) (infer.Session, error) {
 	if s.routes != nil && m.p.experts == 0 {
 		return nil, fmt.Errorf("%w: choices of experts, of which this model has none", infer.ErrUnsupported)
 	}
+	s.linear = make([]linearState, m.p.layers)
 	for range m.p.layers {
 		s.caches = append(s.caches, newCache(s.act == infer.Q8, m.p.kvHeads, m.p.headDim, s.context))
 	}
@@ -120,8 +127,12 @@ func (s *session) Eval(ctx context.Context, tokens []int32, want []int, each fun
 		}
 	}()
 	return s.team.Work(func() error {
+		if err := s.resume(ctx); err != nil {
+			return err
+		}
 		for first := 0; first < len(tokens); first += batch {
 			part := tokens[first:min(first+batch, len(tokens))]
+			s.stateAt = -1
 			if err := s.forward(ctx, part); err != nil {
 				return err
 			}
@@ -134,6 +145,10 @@ func (s *session) Eval(ctx context.Context, tokens []int32, want []int, each fun
 			}
 			want = want[n:]
 			s.n += len(part)
+			s.stateAt = s.n
+			if s.m.p.linear != nil {
+				s.seen = append(s.seen[:s.n-len(part)], part...)
+			}
 		}
 		return nil
 	})

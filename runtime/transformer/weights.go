@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
 
 	infer "quern/runtime"
@@ -30,11 +31,16 @@ type linear struct {
 type layer struct {
 	attnNorm, qNorm, kNorm, postAttn []float32
 	q, k, v, o                       linear
+	qkv                              linear       // in place of q, k and v
+	linear                           *linearLayer // in place of attention
 	ffnNorm, postFFN                 []float32
 
 	gate, up, down linear // dense
 
 	router linear // mixture of experts
+	// choice is added to the experts' scores when they are chosen, not when they
+	// are weighed; nil for none.
+	choice []float32
 	// from says which number each expert had before they were ordered by use; nil
 	// where they were not.
 	from       []uint32
@@ -117,34 +123,37 @@ func (f *finder) weights(p *params) (*weights, error) {
 		w.output = w.embed
 	}
 	for i := 0; i < p.layers && f.err == nil; i++ {
-		w.layers = append(w.layers, f.layer(p, "blk."+strconv.Itoa(i)+"."))
+		w.layers = append(w.layers, f.layer(p, i, "blk."+strconv.Itoa(i)+"."))
 	}
 	return w, f.err
 }
 
-func (f *finder) layer(p *params, at string) layer {
-	q, kv := p.heads*p.headDim, p.kvHeads*p.headDim
+func (f *finder) layer(p *params, i int, at string) layer {
 	gemma := p.arch == "gemma3" || p.arch == "gemma2"
-	normed := p.arch == "gemma3" || p.arch == "qwen3" || p.arch == "qwen3moe"
 	l := layer{
 		attnNorm: f.vector(at+"attn_norm.weight", p.hidden, true),
-		q:        f.linear(at+"attn_q", q, p.hidden),
-		k:        f.linear(at+"attn_k", kv, p.hidden),
-		v:        f.linear(at+"attn_v", kv, p.hidden),
-		o:        f.linear(at+"attn_output", p.hidden, q),
-		qNorm:    f.vector(at+"attn_q_norm.weight", p.headDim, normed),
-		kNorm:    f.vector(at+"attn_k_norm.weight", p.headDim, normed),
 		postAttn: f.vector(at+"post_attention_norm.weight", p.hidden, gemma),
-		ffnNorm:  f.vector(at+"ffn_norm.weight", p.hidden, true),
 		postFFN:  f.vector(at+"post_ffw_norm.weight", p.hidden, gemma),
 	}
-	if p.experts == 0 {
+	if p.linear != nil && p.linear.layers[i] {
+		l.linear = f.linearLayer(p, at)
+	} else {
+		f.attention(p, at, &l)
+	}
+	if p.arch == "qwen35" {
+		// Its name is that of another norm elsewhere.
+		l.ffnNorm, l.postAttn = f.vector(at+"post_attention_norm.weight", p.hidden, true), nil
+	} else {
+		l.ffnNorm = f.vector(at+"ffn_norm.weight", p.hidden, true)
+	}
+	if p.experts == 0 || i < p.denseLead {
 		l.gate = f.linear(at+"ffn_gate", p.ffn, p.hidden)
 		l.up = f.linear(at+"ffn_up", p.ffn, p.hidden)
 		l.down = f.linear(at+"ffn_down", p.hidden, p.ffn)
 		return l
 	}
 	l.router = f.linear(at+"ffn_gate_inp", p.experts, p.hidden)
+	l.choice = f.vector(at+"exp_probs_b.bias", p.experts, false)
 	l.expGate = f.matrix(at+"ffn_gate_exps.weight", p.experts, p.expertFFN, p.hidden, true)
 	l.expUp = f.matrix(at+"ffn_up_exps.weight", p.experts, p.expertFFN, p.hidden, true)
 	l.expDown = f.matrix(at+"ffn_down_exps.weight", p.experts, p.hidden, p.expertFFN, true)
@@ -167,6 +176,26 @@ func (f *finder) layer(p *params, at string) layer {
 		}
 	}
 	return l
+}
+
+// attention finds the weights of the usual kind of attention.
+func (f *finder) attention(p *params, at string, l *layer) {
+	q, kv := p.heads*p.headDim, p.kvHeads*p.headDim
+	if p.fused {
+		l.qkv = f.linear(at+"attn_qkv", q+2*kv, p.hidden)
+	} else {
+		rows := q
+		if p.gatedQuery {
+			rows *= 2
+		}
+		l.q = f.linear(at+"attn_q", rows, p.hidden)
+		l.k = f.linear(at+"attn_k", kv, p.hidden)
+		l.v = f.linear(at+"attn_v", kv, p.hidden)
+	}
+	l.o = f.linear(at+"attn_output", p.hidden, q)
+	normed := slices.Contains([]string{"gemma3", "qwen3", "qwen3moe", "qwen35", "bailingmoe2"}, p.arch)
+	l.qNorm = f.vector(at+"attn_q_norm.weight", p.headDim, normed)
+	l.kNorm = f.vector(at+"attn_k_norm.weight", p.headDim, normed)
 }
 
 // outputIDs reads the list of a pruned head: the ids that its rows stand for,

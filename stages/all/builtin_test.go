@@ -14,6 +14,7 @@ import (
 	"quern/hub/hubtest"
 	"quern/internal/testmodel"
 	"quern/model"
+	"quern/model/modeltest"
 	"quern/pipeline"
 	"quern/recipes"
 	"quern/recipes/builtin"
@@ -60,7 +61,7 @@ func builtinCases(t *testing.T) map[string]builtinCase {
 	one := func(repo, path string, b []byte) map[string]map[string][]byte {
 		return map[string]map[string][]byte{repo: {path: b}}
 	}
-	with := func(g *tinyGGUF, pre string) *tinyGGUF { g.vocabulary(pre, text); return g }
+	with := func(g *modeltest.Tiny, pre string) *modeltest.Tiny { g.Vocabulary(pre, text); return g }
 	golden := func(name string) []byte {
 		b, err := os.ReadFile(filepath.Join(testdata, name))
 		if err != nil {
@@ -68,15 +69,15 @@ func builtinCases(t *testing.T) map[string]builtinCase {
 		}
 		return b
 	}
-	q35 := with(tinyQwen35(t, tensor.BF16, true), "qwen35")
-	q35wide := with(tinyQwen35(t, tensor.IQ4_XS, false), "qwen35")
-	ling := with(tinyBailing2(t, tensor.Q4_K), "bailingmoe2")
-	beam := with(tinyBailing3(t, tensor.Q8_0), "bailingmoe2")
-	bonsai := with(tinyQwen3(t, tensor.Q1_0), "qwen2")
+	q35 := with(modeltest.TinyQwen35(t, tensor.BF16, true), "qwen35")
+	q35wide := with(modeltest.TinyQwen35(t, tensor.IQ4_XS, false), "qwen35")
+	ling := with(modeltest.TinyBailing2(t, tensor.Q4_K), "bailingmoe2")
+	beam := with(modeltest.TinyBailing3(t, tensor.Q8_0), "bailingmoe2")
+	bonsai := with(modeltest.TinyQwen3(t, tensor.Q1_0), "qwen2")
 	mistral := modelFiles(t, "stories-wide")
 	mistral["config.json"] = []byte(strings.NewReplacer("LlamaForCausalLM", "MistralForCausalLM", `"model_type": "llama"`, `"model_type": "mistral"`).
 		Replace(string(mistral["config.json"])))
-	ternary := with(tinyQwen3(t, tensor.Q2_0), "qwen2")
+	ternary := with(modeltest.TinyQwen3(t, tensor.Q2_0), "qwen2")
 	needle := func(gen string) map[string]map[string][]byte {
 		return map[string]map[string][]byte{"Cactus-Compute/needle" + gen: {
 			"checkpoints/needle" + gen + ".safetensors": golden("cact/needle" + gen + "-a.safetensors"),
@@ -87,23 +88,23 @@ func builtinCases(t *testing.T) map[string]builtinCase {
 	experts := map[string]string{"_exps": "Q2_K", "ffn_up_shexp": "Q4_K", "output.weight": "Q4_K"}
 	return map[string]builtinCase{
 		"qwen3.5-0.8b": {repos: map[string]map[string][]byte{"unsloth/Qwen3.5-0.8B-GGUF": {
-			"Qwen3.5-0.8B-BF16.gguf": q35.bytes(), "Qwen3.5-0.8B-Q4_K_M.gguf": nil, "imatrix_unsloth.gguf_file": q35.imatrix()}}, types: allQ4K, snr: "20"},
+			"Qwen3.5-0.8B-BF16.gguf": q35.Bytes(), "Qwen3.5-0.8B-Q4_K_M.gguf": nil, "imatrix_unsloth.gguf_file": q35.Imatrix()}}, types: allQ4K, snr: "20", run: true},
 		"qwen3.5-2b": {repos: map[string]map[string][]byte{"unsloth/Qwen3.5-2B-GGUF": {
-			"Qwen3.5-2B-BF16.gguf": q35.bytes(), "imatrix_unsloth.gguf_file": q35.imatrix()}}, types: allQ4K, snr: "20"},
-		"qwen3.5-9b-mtp": {repos: one("unsloth/Qwen3.5-9B-GGUF", "Qwen3.5-9B-UD-IQ2_XXS.gguf", q35wide.bytes())},
+			"Qwen3.5-2B-BF16.gguf": q35.Bytes(), "imatrix_unsloth.gguf_file": q35.Imatrix()}}, types: allQ4K, snr: "20", run: true},
+		"qwen3.5-9b-mtp": {repos: one("unsloth/Qwen3.5-9B-GGUF", "Qwen3.5-9B-UD-IQ2_XXS.gguf", q35wide.Bytes()), run: true},
 		"ling-mini-2.0": {repos: map[string]map[string][]byte{"bartowski/inclusionAI_Ling-mini-2.0-GGUF": {
-			"inclusionAI_Ling-mini-2.0-Q4_K_M.gguf": ling.bytes(), "inclusionAI_Ling-mini-2.0-imatrix.gguf": ling.imatrix()}}, types: experts, snr: "9"},
-		"moon-beam-8b-a1b": {repos: one("tablinum/Moon-Beam-8B-A1B-GGUF-Preview", "Moon-Beam-8B-A1B-Preview-Q8_0.gguf", beam.bytes()),
+			"inclusionAI_Ling-mini-2.0-Q4_K_M.gguf": ling.Bytes(), "inclusionAI_Ling-mini-2.0-imatrix.gguf": ling.Imatrix()}}, types: experts, snr: "9", run: true},
+		"moon-beam-8b-a1b": {repos: one("tablinum/Moon-Beam-8B-A1B-GGUF-Preview", "Moon-Beam-8B-A1B-Preview-Q8_0.gguf", beam.Bytes()),
 			types: map[string]string{"_exps": "Q2_K", "attn_k_b": "Q5_0", "attn_output": "Q4_K"}, snr: "9"},
-		"bonsai-8b":         {repos: one("prism-ml/Bonsai-8B-gguf", "Bonsai-8B.gguf", bonsai.bytes()), run: true},
-		"bonsai-1.7b":       {repos: one("prism-ml/Bonsai-1.7B-gguf", "Bonsai-1.7B.gguf", bonsai.bytes()), run: true},
-		"ternary-bonsai-4b": {repos: one("prism-ml/Ternary-Bonsai-4B-gguf", "Ternary-Bonsai-4B-Q2_0_g64.gguf", ternary.bytes()), run: true},
+		"bonsai-8b":         {repos: one("prism-ml/Bonsai-8B-gguf", "Bonsai-8B.gguf", bonsai.Bytes()), run: true},
+		"bonsai-1.7b":       {repos: one("prism-ml/Bonsai-1.7B-gguf", "Bonsai-1.7B.gguf", bonsai.Bytes()), run: true},
+		"ternary-bonsai-4b": {repos: one("prism-ml/Ternary-Bonsai-4B-gguf", "Ternary-Bonsai-4B-Q2_0_g64.gguf", ternary.Bytes()), run: true},
 		"minueza-32m":       {repos: map[string]map[string][]byte{"Felladrin/Minueza-32M-Base": mistral}, snr: "18"},
 		"minueza-32m-tied":  {repos: map[string]map[string][]byte{"Felladrin/Minueza-32M-Base": mistral}, golden: "golden/kmcu/stories-wide.force-tie.kmcu"},
 		"smollm2-135m":      {repos: map[string]map[string][]byte{"HuggingFaceTB/SmolLM2-135M-Instruct": modelFiles(t, "stories-wide")}, snr: "18", run: true},
 		"smollm2-360m":      {repos: map[string]map[string][]byte{"HuggingFaceTB/SmolLM2-360M-Instruct": modelFiles(t, "stories-wide")}, snr: "18", run: true},
 		"gemma-3-270m":      {repos: map[string]map[string][]byte{"unsloth/gemma-3-270m-it": modelFiles(t, "tiny-gemma3")}, snr: "18", run: true},
-		"stories260k":       {repos: one("ggml-org/models", "tinyllamas/stories260K.gguf", with(tinyQwen3(t, tensor.F16), "qwen2").bytes()), snr: "30", run: true},
+		"stories260k":       {repos: one("ggml-org/models", "tinyllamas/stories260K.gguf", with(modeltest.TinyQwen3(t, tensor.F16), "qwen2").Bytes()), snr: "30", run: true},
 		"needle2":           {repos: needle("2"), golden: "cact/needle2-a-w4.cact"},
 		"needle3":           {repos: needle("3"), golden: "cact/needle3-a.cact"},
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"quern/internal/digest"
+	"quern/model/modeltest"
 	"quern/pipeline"
 	"quern/tensor"
 )
@@ -27,13 +28,18 @@ type tinyRuns struct {
 func tinyFiles(t *testing.T) map[string][]byte {
 	files := map[string][]byte{}
 	text := storyText(t)
-	for name, g := range map[string]*tinyGGUF{
-		"qwen35": tinyQwen35(t, tensor.BF16, true), "qwen35-untied": tinyQwen35(t, tensor.F16, false),
-		"bailingmoe2": tinyBailing2(t, tensor.F16), "bailingmoe3": tinyBailing3(t, tensor.F16),
+	for name, g := range map[string]*modeltest.Tiny{
+		"qwen35": modeltest.TinyQwen35(t, tensor.BF16, true), "qwen35-untied": modeltest.TinyQwen35(t, tensor.F16, false),
+		"bailingmoe2": modeltest.TinyBailing2(t, tensor.F16), "bailingmoe3": modeltest.TinyBailing3(t, tensor.F16),
 	} {
-		g.vocabulary("qwen35", text)
-		files["tiny-"+name+".gguf"] = g.bytes()
-		files["tiny-"+name+".imatrix.gguf"] = g.imatrix()
+		g.Vocabulary("qwen35", text)
+		files["tiny-"+name+".gguf"] = g.Bytes()
+		files["tiny-"+name+".imatrix.gguf"] = g.Imatrix()
+	}
+	// These are run, by runtime/transformer and by llama.cpp.
+	for name, g := range map[string]*modeltest.Tiny{"qwen35": modeltest.TinyQwen35(t, tensor.F32, true), "bailingmoe2": modeltest.TinyBailing2(t, tensor.F32)} {
+		g.Vocabulary("qwen35", text)
+		files["tiny-"+name+".f32.gguf"] = g.Bytes()
 	}
 	return files
 }

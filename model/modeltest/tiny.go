@@ -1,4 +1,4 @@
-package all_test
+package modeltest
 
 import (
 	"bytes"
@@ -13,11 +13,10 @@ import (
 	"quern/tensor/quant"
 )
 
-// Tiny models of the architectures that the built-in recipes are for, as GGUF
-// files: real names and shapes of tensors and real keys, made-up weights.
-
-// tinyGGUF gathers a file.
-type tinyGGUF struct {
+// Tiny is a small model of an architecture that the built-in recipes are for, as a
+// GGUF file: real names and shapes of tensors and real keys, made-up weights in rows
+// of 256.
+type Tiny struct {
 	t     *testing.T
 	arch  string
 	meta  *gguf.Metadata
@@ -26,8 +25,8 @@ type tinyGGUF struct {
 	main  tensor.Type // of matrices
 }
 
-func newTiny(t *testing.T, arch string, main tensor.Type) *tinyGGUF {
-	g := &tinyGGUF{t: t, arch: arch, meta: gguf.NewMetadata(), main: main}
+func newTiny(t *testing.T, arch string, main tensor.Type) *Tiny {
+	g := &Tiny{t: t, arch: arch, meta: gguf.NewMetadata(), main: main}
 	g.meta.Set("general.architecture", gguf.Scalar(arch))
 	g.meta.Set("general.type", gguf.Scalar("model"))
 	g.meta.Set("general.name", gguf.Scalar("Tiny "+arch))
@@ -35,7 +34,7 @@ func newTiny(t *testing.T, arch string, main tensor.Type) *tinyGGUF {
 }
 
 // set sets keys of the architecture: name, value, name, value.
-func (g *tinyGGUF) set(pairs ...any) {
+func (g *Tiny) set(pairs ...any) {
 	for i := 0; i < len(pairs); i += 2 {
 		key := g.arch + "." + pairs[i].(string)
 		switch v := pairs[i+1].(type) {
@@ -56,7 +55,7 @@ func (g *tinyGGUF) set(pairs ...any) {
 }
 
 // add makes a tensor; what llama.cpp keeps in float32 is F32.
-func (g *tinyGGUF) add(name string, shape ...int64) {
+func (g *Tiny) add(name string, shape ...int64) {
 	g.t.Helper()
 	typ := g.main
 	small := []string{"norm", "ffn_gate_inp", "conv1d", ".bias"}
@@ -95,7 +94,7 @@ func (g *tinyGGUF) add(name string, shape ...int64) {
 }
 
 // layer adds tensors of layer i, as "name" and its shape.
-func (g *tinyGGUF) layer(i int, list ...any) {
+func (g *Tiny) layer(i int, list ...any) {
 	for j := 0; j < len(list); j += 2 {
 		name := list[j].(string)
 		if !strings.HasSuffix(name, ".bias") && name != "ssm_a" {
@@ -107,7 +106,8 @@ func (g *tinyGGUF) layer(i int, list ...any) {
 
 func dims(n ...int64) []int64 { return n }
 
-func (g *tinyGGUF) bytes() []byte {
+// Bytes gives the file.
+func (g *Tiny) Bytes() []byte {
 	g.t.Helper()
 	l, err := gguf.NewLayout(g.meta, g.specs, gguf.LayoutOptions{})
 	if err != nil {
@@ -143,12 +143,12 @@ func byteRunes() [256]rune {
 	return out
 }
 
-// tinyVocab is how many tokens the tiny models have.
-const tinyVocab = 512
+// TinyVocab is how many tokens the tiny models have.
+const TinyVocab = 512
 
-// vocabulary sets a byte-level vocabulary of tinyVocab tokens: all bytes, merges
+// Vocabulary sets a byte-level vocabulary of TinyVocab tokens: all bytes, merges
 // of the most frequent neighbours of a text, two control tokens.
-func (g *tinyGGUF) vocabulary(pre string, text string) {
+func (g *Tiny) Vocabulary(pre string, text string) {
 	var tokens, merges []string
 	for _, r := range byteRunes() {
 		tokens = append(tokens, string(r))
@@ -161,7 +161,7 @@ func (g *tinyGGUF) vocabulary(pre string, text string) {
 		}
 		words = append(words, parts)
 	}
-	for len(tokens) < tinyVocab-2 {
+	for len(tokens) < TinyVocab-2 {
 		count := map[[2]string]int{}
 		for _, w := range words {
 			for i := 1; i < len(w); i++ {
@@ -196,7 +196,7 @@ func (g *tinyGGUF) vocabulary(pre string, text string) {
 	kinds := make([]int32, len(tokens))
 	for i := range kinds {
 		kinds[i] = 1
-		if i >= tinyVocab-2 {
+		if i >= TinyVocab-2 {
 			kinds[i] = 3
 		}
 	}
@@ -206,17 +206,17 @@ func (g *tinyGGUF) vocabulary(pre string, text string) {
 	g.meta.Set("tokenizer.ggml.tokens", gguf.List(tokens))
 	g.meta.Set("tokenizer.ggml.token_type", gguf.List(kinds))
 	g.meta.Set("tokenizer.ggml.merges", gguf.List(merges))
-	g.meta.Set("tokenizer.ggml.eos_token_id", gguf.Scalar(uint32(tinyVocab-1)))
-	g.meta.Set("tokenizer.ggml.padding_token_id", gguf.Scalar(uint32(tinyVocab-2)))
+	g.meta.Set("tokenizer.ggml.eos_token_id", gguf.Scalar(uint32(TinyVocab-1)))
+	g.meta.Set("tokenizer.ggml.padding_token_id", gguf.Scalar(uint32(TinyVocab-2)))
 	g.meta.Set("tokenizer.ggml.add_bos_token", gguf.Scalar(false))
 }
 
 // ends adds the embedding, the last norm, and a head unless it is tied.
-func (g *tinyGGUF) ends(hidden int64, tied bool) {
-	g.add("token_embd.weight", tinyVocab, hidden)
+func (g *Tiny) ends(hidden int64, tied bool) {
+	g.add("token_embd.weight", TinyVocab, hidden)
 	g.add("output_norm.weight", hidden)
 	if !tied {
-		g.add("output.weight", tinyVocab, hidden)
+		g.add("output.weight", TinyVocab, hidden)
 	}
 }
 
@@ -225,8 +225,8 @@ const (
 	tinyFFN    = 512
 )
 
-// tinyQwen35 has three layers of linear attention and one of the usual kind.
-func tinyQwen35(t *testing.T, main tensor.Type, tied bool) *tinyGGUF {
+// TinyQwen35 has three layers of linear attention and one of the usual kind.
+func TinyQwen35(t *testing.T, main tensor.Type, tied bool) *Tiny {
 	g := newTiny(t, "qwen35", main)
 	const h, f, layers, heads, kv, hd, kh, vh, d = tinyHidden, tinyFFN, 4, 4, 2, 64, 2, 4, 64
 	g.set("block_count", layers, "context_length", 512, "embedding_length", h, "feed_forward_length", f, "attention.head_count", heads,
@@ -250,14 +250,14 @@ func tinyQwen35(t *testing.T, main tensor.Type, tied bool) *tinyGGUF {
 	return g
 }
 
-// tinyBailing2 has a dense layer and two with experts.
-func tinyBailing2(t *testing.T, main tensor.Type) *tinyGGUF {
+// TinyBailing2 has a dense layer and two with experts.
+func TinyBailing2(t *testing.T, main tensor.Type) *Tiny {
 	g := newTiny(t, "bailingmoe2", main)
 	const h, f, layers, heads, kv, hd, experts, ef = tinyHidden, tinyFFN, 3, 4, 2, 64, 8, 256
 	g.set("block_count", layers, "context_length", 512, "embedding_length", h, "feed_forward_length", f, "attention.head_count", heads,
 		"attention.head_count_kv", kv, "rope.freq_base", 6e5, "attention.layer_norm_rms_epsilon", 1e-6, "expert_count", experts,
 		"expert_used_count", 2, "expert_group_count", 4, "expert_group_used_count", 2, "expert_gating_func", 2, "attention.key_length", hd,
-		"attention.value_length", hd, "rope.dimension_count", hd/2, "leading_dense_block_count", 1, "vocab_size", tinyVocab,
+		"attention.value_length", hd, "rope.dimension_count", hd/2, "leading_dense_block_count", 1, "vocab_size", TinyVocab,
 		"expert_feed_forward_length", ef, "expert_shared_feed_forward_length", ef, "expert_weights_scale", 2.5, "expert_shared_count", 1,
 		"expert_weights_norm", true)
 	g.ends(h, false)
@@ -273,19 +273,19 @@ func tinyBailing2(t *testing.T, main tensor.Type) *tinyGGUF {
 	return g
 }
 
-func (g *tinyGGUF) experts(i int, h, n, ef int64) {
+func (g *Tiny) experts(i int, h, n, ef int64) {
 	g.layer(i, "ffn_gate_inp", dims(n, h), "exp_probs_b.bias", dims(n), "ffn_gate_exps", dims(n, ef, h), "ffn_up_exps", dims(n, ef, h),
 		"ffn_down_exps", dims(n, h, ef), "ffn_gate_shexp", dims(ef, h), "ffn_up_shexp", dims(ef, h), "ffn_down_shexp", dims(h, ef))
 }
 
-// tinyBailing3 has a dense layer and one with experts of linear attention (KDA),
+// TinyBailing3 has a dense layer and one with experts of linear attention (KDA),
 // and one of latent attention, whose rows of 64 no superblock takes.
-func tinyBailing3(t *testing.T, main tensor.Type) *tinyGGUF {
+func TinyBailing3(t *testing.T, main tensor.Type) *Tiny {
 	g := newTiny(t, "bailingmoe3", main)
 	const h, f, layers, heads, hd, rank, nope, rope, experts, ef = tinyHidden, tinyFFN, 3, 4, 64, 256, 64, 32, 8, 256
 	g.set("block_count", layers, "context_length", 512, "embedding_length", h, "feed_forward_length", f, "attention.head_count", heads,
 		"attention.head_count_kv", []int32{0, 0, 1}, "rope.freq_base", 6e6, "attention.layer_norm_rms_epsilon", 1e-6, "expert_count", experts,
-		"expert_used_count", 2, "expert_group_count", 1, "expert_group_used_count", 1, "expert_gating_func", 2, "vocab_size", tinyVocab,
+		"expert_used_count", 2, "expert_group_count", 1, "expert_group_used_count", 1, "expert_gating_func", 2, "vocab_size", TinyVocab,
 		"ssm.conv_kernel", 4, "kda.head_dim", hd, "kda.safe_gate", true, "kda.gate_lower_bound", -5.0, "attention.kv_lora_rank", rank, "rope.dimension_count", rope,
 		"attention.key_length", rank+rope, "attention.key_length_mla", nope+rope, "attention.value_length_mla", hd,
 		"expert_feed_forward_length", ef, "expert_shared_feed_forward_length", ef, "expert_shared_count", 1, "leading_dense_block_count", 1,
@@ -314,8 +314,8 @@ func tinyBailing3(t *testing.T, main tensor.Type) *tinyGGUF {
 	return g
 }
 
-// tinyQwen3 is what the Bonsai models are.
-func tinyQwen3(t *testing.T, main tensor.Type) *tinyGGUF {
+// TinyQwen3 is what the Bonsai models are.
+func TinyQwen3(t *testing.T, main tensor.Type) *Tiny {
 	g := newTiny(t, "qwen3", main)
 	const h, f, layers, heads, kv, hd = tinyHidden, tinyFFN, 2, 4, 2, 64
 	g.set("block_count", layers, "context_length", 512, "embedding_length", h, "feed_forward_length", f, "attention.head_count", heads,
@@ -330,10 +330,10 @@ func tinyQwen3(t *testing.T, main tensor.Type) *tinyGGUF {
 	return g
 }
 
-// imatrix makes an importance matrix for every matrix of the file, in the newer
+// Imatrix makes an importance matrix for every matrix of the file, in the newer
 // format of GGUF.
-func (g *tinyGGUF) imatrix() []byte {
-	im := &tinyGGUF{t: g.t, meta: gguf.NewMetadata(), main: tensor.F32}
+func (g *Tiny) Imatrix() []byte {
+	im := &Tiny{t: g.t, meta: gguf.NewMetadata(), main: tensor.F32}
 	im.meta.Set("general.type", gguf.Scalar("imatrix"))
 	im.meta.Set("imatrix.datasets", gguf.List([]string{"calibration.txt"}))
 	im.meta.Set("imatrix.chunk_count", gguf.Scalar(uint32(4)))
@@ -349,10 +349,10 @@ func (g *tinyGGUF) imatrix() []byte {
 		im.addValues(s.Name+".in_sum2", tensor.Shape{n, s.Shape.RowLen()}, func(v float32) float32 { return 1 + v*v*64 })
 		im.addValues(s.Name+".counts", tensor.Shape{n, 1}, func(float32) float32 { return 4 })
 	}
-	return im.bytes()
+	return im.Bytes()
 }
 
-func (g *tinyGGUF) addValues(name string, s tensor.Shape, f func(float32) float32) {
+func (g *Tiny) addValues(name string, s tensor.Shape, f func(float32) float32) {
 	n, _ := s.Values()
 	x := testmodel.Values(name, int(n))
 	for i, v := range x {
@@ -367,3 +367,6 @@ func (g *tinyGGUF) addValues(name string, s tensor.Shape, f func(float32) float3
 	g.specs = append(g.specs, gguf.TensorSpec{Name: name, Type: tensor.F32, Shape: s})
 	g.data = append(g.data, &tensor.Tensor{Name: name, Type: tensor.F32, Shape: s, Src: &tensor.Section{Blob: tensor.BytesBlob(name, b), RowBytes: 4 * s.RowLen()}})
 }
+
+// Meta gives the metadata, for changes.
+func (g *Tiny) Meta() *gguf.Metadata { return g.meta }
