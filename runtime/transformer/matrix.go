@@ -27,8 +27,13 @@ type matrix struct {
 	// data holds the whole tensor where the file is mapped, else nil.
 	data []byte
 	// q8 multiplies with activations of 8 bits; nil for types that have no such
-	// kernel.
+	// kernel. Where rows are padded its width is theirs, and activations are padded
+	// too.
 	q8 *dot.Kernel
+	// rounded says that rows start anywhere in a block, so that no kernel can
+	// take them: with activations of 8 bits these are rounded in blocks from the row's
+	// beginning, and multiplied in float32.
+	rounded bool
 	// groups are the rows in a repacked layout, nil for plain ones; data is theirs.
 	groups *tensor.Tensor
 	layout *repack.Layout
@@ -66,7 +71,16 @@ func newMatrix(t *tensor.Tensor, parts, rows, cols, stride int) (*matrix, error)
 		m.groups, m.layout = p.Packed()
 		stored = m.groups
 	}
-	if f := dot.FormatOf(t.Type); f != dot.F32 && stride == 0 {
+	switch f := dot.FormatOf(t.Type); {
+	case f == dot.F32:
+	case stride != 0 && stride%int(t.Type.BlockValues()) != 0:
+		m.rounded = true
+	case stride != 0:
+		var err error
+		if m.q8, err = dot.New(t.Type, stride, f); err != nil {
+			return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
+		}
+	default:
 		var err error
 		if m.layout != nil {
 			m.q8, err = dot.NewPacked(m.layout, cols, f)

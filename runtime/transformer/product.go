@@ -108,11 +108,14 @@ func (p *product) rows(ctx context.Context, first, n int, s *scratch) error {
 func (s *session) multiply(ctx context.Context, list ...product) error {
 	for i := range list {
 		p := &list[i]
+		if s.act == infer.Q8 && p.m.rounded {
+			p.in = s.round(i, p.in)
+		}
 		if s.act != infer.Q8 || p.m.q8 == nil {
 			continue
 		}
 		for _, before := range list[:i] {
-			if before.packed != nil && before.packed.Format() == p.m.q8.Format() && &before.in.x[0] == &p.in.x[0] {
+			if before.packed != nil && before.packed.Format() == p.m.q8.Format() && before.packed.Width() == p.m.q8.Width() && &before.in.x[0] == &p.in.x[0] {
 				p.packed = before.packed
 			}
 		}
@@ -161,7 +164,7 @@ type batchKey struct {
 
 // pack rounds the activations of a product to 8 bits.
 func (s *session) pack(ctx context.Context, place int, p *product) (*dot.Batch, error) {
-	key := batchKey{place, p.m.cols, p.m.q8.Format()}
+	key := batchKey{place, p.m.q8.Width(), p.m.q8.Format()}
 	b := s.packed[key]
 	if b == nil {
 		var err error
@@ -173,7 +176,27 @@ func (s *session) pack(ctx context.Context, place int, p *product) (*dot.Batch, 
 	if err := b.Reset(p.in.rows); err != nil {
 		return nil, err
 	}
-	return b, s.team.rows(ctx, p.in.rows, func(t int) error { return b.SetRow(t, p.in.row(t)) })
+	in := p.in
+	if in.n < key.width {
+		padded := activations{grow(&s.buf.padded, in.rows*key.width), in.rows, key.width}
+		for t := range in.rows {
+			clear(padded.row(t)[copy(padded.row(t), in.row(t)):])
+		}
+		in = padded
+	}
+	return b, s.team.rows(ctx, in.rows, func(t int) error { return b.SetRow(t, in.row(t)) })
+}
+
+// round gives activations as they are after rounding to 8 bits.
+func (s *session) round(place int, in activations) activations {
+	for len(s.buf.rounded) <= place {
+		s.buf.rounded = append(s.buf.rounded, nil)
+	}
+	out := activations{grow(&s.buf.rounded[place], in.rows*in.n), in.rows, in.n}
+	for t := range in.rows {
+		dot.RoundQ8_0(out.row(t), in.row(t))
+	}
+	return out
 }
 
 // observe shows what enters a matrix.

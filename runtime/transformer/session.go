@@ -53,6 +53,9 @@ type buffers struct {
 	joint  []float32 // (T, rows) of a matrix for several purposes
 	gates  []float32 // (T, heads*headDim)
 	linear linearBuffers
+	padded []float32 // activations as wide as padded rows
+	// rounded are activations after rounding to 8 bits, for each matrix of a call.
+	rounded [][]float32
 }
 
 // NewSession starts an empty text.

@@ -3,8 +3,8 @@ package transformer_test
 import (
 	"errors"
 	"math"
-	"strings"
 	"slices"
+	"strings"
 	"testing"
 
 	infer "quern/runtime"
