@@ -3,9 +3,9 @@ package all_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -26,7 +26,6 @@ import (
 // builtinCase says what stands for the published repositories of a recipe.
 type builtinCase struct {
 	repos map[string]map[string][]byte // by repository and path
-	set   []string
 	// types are those that tensors of the output must have, by part of a name.
 	types map[string]string
 	// snr is what the worst tensor must reach, in dB, 0 where tensors are copied:
@@ -139,7 +138,16 @@ func (c builtinCase) build(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set := slices.Clone(c.set)
+	var set []string
+	text, err := builtin.Text(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pruned := strings.Contains(string(text), "select-tokens")
+	if pruned {
+		corpus := filepath.Join(testdata, "text/eval-stories.txt")
+		set = append(set, "sources.english.file="+corpus, "sources.code.file="+corpus, "sources.languages.file="+corpus, "steps.keep.count=300")
+	}
 	var gates []string
 	if c.snr != "" {
 		gates = append(gates, "{tensors: {min-snr-db: "+c.snr+"}}")
@@ -163,10 +171,10 @@ func (c builtinCase) build(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.check(t, res)
+	c.check(t, res, pruned)
 }
 
-func (c builtinCase) check(t *testing.T, res *pipeline.Result) {
+func (c builtinCase) check(t *testing.T, res *pipeline.Result, pruned bool) {
 	if c.golden != "" {
 		got, err := os.ReadFile(res.Outputs[0].Path)
 		if err != nil {
@@ -198,6 +206,13 @@ func (c builtinCase) check(t *testing.T, res *pipeline.Result) {
 			t.Errorf("no tensor is called %s", part)
 		}
 	}
+	if ids := built.Tensor("output_ids"); pruned != (ids != nil) {
+		t.Errorf("output_ids: %v", ids)
+	} else if pruned {
+		if head := built.Tensor("output.weight"); head == nil || head.Shape[0] != ids.Shape[0] || head.Shape[0]%8 != 0 || head.Shape[0] < 300 {
+			t.Errorf("the head is %v", head)
+		}
+	}
 	if c.snr == "" {
 		c.copied(t, built)
 	}
@@ -226,8 +241,15 @@ func (c builtinCase) copied(t *testing.T, built *model.Model) {
 	for _, files := range c.repos {
 		for _, b := range files {
 			from := openTiny(t, func(name string) (tensor.Blob, error) { return tensor.BytesBlob(name, b), nil })
+			if built.Tensor("output_ids") != nil {
+				c.rows(t, built, from)
+				n += 2
+			}
 			for _, want := range from.Tensors {
 				got := built.Tensor(want.Name)
+				if want.Name == "output.weight" && built.Tensor("output_ids") != nil {
+					continue
+				}
 				if got == nil || got.Type != want.Type || !got.Shape.Equal(want.Shape) {
 					t.Errorf("%s is missing, or of another type or shape", want.Name)
 					continue
@@ -241,6 +263,27 @@ func (c builtinCase) copied(t *testing.T, built *model.Model) {
 	}
 	if n == 0 || n != len(built.Tensors) {
 		t.Errorf("%d tensors compared of %d", n, len(built.Tensors))
+	}
+}
+
+// rows holds the rows of a pruned head against those of their tokens.
+func (c builtinCase) rows(t *testing.T, built, from *model.Model) {
+	head := from.Tensor("output.weight")
+	if head == nil {
+		head = from.Tensor("token_embd.weight")
+	}
+	ids := allRows(t, built.Tensor("output_ids"))
+	got := built.Tensor("output.weight")
+	if got.Type != head.Type {
+		t.Errorf("the head is %s, and was %s", got.Type, head.Type)
+		return
+	}
+	a, b := allRows(t, got), allRows(t, head)
+	for i := range got.Shape[0] {
+		id, size := int64(binary.LittleEndian.Uint32(ids[4*i:])), head.RowBytes()
+		if !bytes.Equal(a[i*size:(i+1)*size], b[id*size:(id+1)*size]) {
+			t.Fatalf("row %d is not that of token %d", i, id)
+		}
 	}
 }
 
