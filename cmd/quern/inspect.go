@@ -188,6 +188,9 @@ func inspectRepacked(ctx context.Context, name string, blob tensor.Blob) (*inspe
 		{"layout", f.Layout.String()}, {"of the GGUF file", "sha256:" + f.GGUF.Hex()}, {"its size", f.GGUFSize}, {"alignment", f.Alignment},
 		{"tensors", len(ts)}, {"weights", weights(ts)}}}
 	doc.Tensors = listTensors(ts, false)
+	for i := range doc.Tensors {
+		doc.Tensors[i].Bytes = f.Entries[i].Bytes // a layout may take fewer than plain rows
+	}
 	return doc, nil
 }
 

@@ -20,12 +20,13 @@
 //	                name, as in the GGUF file
 //	             8  each dimension of the plain tensor, row length first
 //	             8  offset, a multiple of the alignment
-//	             8  bytes
+//	             8  bytes, of the packed tensor
 //	        zeros up to a multiple of the alignment
 //	        data: tensors in the order of the directory, each followed by zeros up to a multiple of the alignment
 //
-// A tensor begins where the padding of the one before it ends. It has the bytes
-// of the plain one, since a layout changes only their order.
+// A tensor begins where the padding of the one before it ends. It has as many bytes
+// as its layout makes of the shape: those of the plain one, but for a few layouts
+// of quern's own.
 package repacked
 
 import (

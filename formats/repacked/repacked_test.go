@@ -216,6 +216,17 @@ func FuzzOpen(f *testing.F) {
 	good := build(f, small, 64)
 	f.Add(good)
 	f.Add(build(f, small, 256))
+	for _, name := range []string{"q2_0_8x4_base3", "q2_0_8x4_merged128", "q1_0_32_lut"} {
+		l := layout(f, name)
+		plan, err := NewLayout(l, []Spec{{"blk.0.attn_q.weight", tensor.Shape{2 * l.GroupRows(), 256}}}, 4711)
+		if err != nil {
+			f.Fatal(err)
+		}
+		b := make([]byte, plan.Size)
+		copy(b, plan.Header)
+		copy(b[DigestAt:], of[:])
+		f.Add(b)
+	}
 	for _, m := range mutations {
 		f.Add(m.change(append([]byte(nil), good...)))
 	}
