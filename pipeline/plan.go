@@ -86,10 +86,18 @@ func NewPlan(ctx context.Context, prj *Project, opt PlanOptions) (*Plan, error) 
 	return p, nil
 }
 
-// Base is the source that the steps start from: the one called base, else the
-// only one that is a model.
+// Base is the source that the steps start from: the one that the first step
+// names, the one called base, else the only one that is a model.
 func (p *Plan) Base() (*Source, error) {
 	var models []*Source
+	if name := p.start(); name != "" {
+		for _, s := range p.Sources {
+			if s.Name == name && s.Model != nil {
+				return s, nil
+			}
+		}
+		return nil, fmt.Errorf("%w: source %s is no model, and the first step starts from it", ErrRecipe, name)
+	}
 	for _, s := range p.Sources {
 		if s.Name == "base" && s.Model != nil {
 			return s, nil
@@ -105,6 +113,16 @@ func (p *Plan) Base() (*Source, error) {
 		return nil, fmt.Errorf("%w: no source is a model; give one as dir:, hf: or gguf:", ErrRecipe)
 	}
 	return nil, fmt.Errorf("%w: %d sources are models and none is called base; call the one that the steps start from base", ErrRecipe, len(models))
+}
+
+// start is the source that the first step names.
+func (p *Plan) start() string {
+	if len(p.Project.Stages) > 0 {
+		if s, ok := p.Project.Stages[0].Stage.(Starter); ok {
+			return s.Start()
+		}
+	}
+	return ""
 }
 
 func (p *Plan) link(ctx context.Context) error {

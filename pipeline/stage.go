@@ -31,6 +31,13 @@ type SourceReader interface {
 	PlanWith(ctx context.Context, in *model.Model, sources []*Source) (*model.Model, error)
 }
 
+// Starter is a first Stage that says which source the steps start from.
+type Starter interface {
+	Stage
+	// Start is the name of the source; empty for the one that there is anyway.
+	Start() string
+}
+
 // Measurer is a Stage that can say, by reading weights, what it has lost. It is
 // asked once before an output is written.
 type Measurer interface {

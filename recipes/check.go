@@ -178,9 +178,13 @@ func (c *checker) checkConvert(r *Recipe) {
 				c.errorf(s.Pos, fmt.Sprintf("steps.%d.convert", s.index), "is unused: %s", gguf)
 			}
 			gguf = "a convert step came before"
-		case "quantize", "reorder":
+		case "quantize", "reorder", "assemble":
 			if gguf == "" {
-				gguf = fmt.Sprintf("a %s step came before, which implies one; put convert in front of it", s.Kind)
+				article := "a"
+				if s.Kind == "assemble" {
+					article = "an"
+				}
+				gguf = fmt.Sprintf("%s %s step came before, which implies one; put convert in front of it", article, s.Kind)
 			}
 		}
 	}

@@ -33,7 +33,7 @@ func extended() *language {
 			idField(),
 		}}
 	}
-	lang.steps = append(lang.steps, mk("select", false), mk("assemble", true))
+	lang.steps = append(lang.steps, mk("select", false), mk("gather", true))
 	lang.gates = append(lang.gates, mk("probe", false))
 	return lang
 }
@@ -67,7 +67,7 @@ func TestReferences(t *testing.T) {
 		{"unknown id", head + steps + testOut + "gates:\n  - probe: {tokens: kep}\n",
 			"gates.0.probe.tokens: nothing has the name \"kep\"; did you mean keep?"},
 		{"no base", "version: 1\nname: x\nsources:\n  fine: {dir: m}\nsteps:\n  - select: {text: fine}\n" + testOut, "no source is called base"},
-		{"a step makes the model", "version: 1\nname: x\nsources:\n  fine: {dir: m}\nsteps:\n  - assemble: {text: fine}\n" + testOut, ""},
+		{"a step makes the model", "version: 1\nname: x\nsources:\n  fine: {dir: m}\nsteps:\n  - gather: {text: fine}\n" + testOut, ""},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			err := parseExtended(x.text)

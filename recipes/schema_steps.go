@@ -65,6 +65,7 @@ func stepObjects() []*object {
 			},
 		},
 		selectTokensObject(),
+		assembleObject(),
 		pruneHeadObject(),
 		quantizeObject(),
 		{

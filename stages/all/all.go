@@ -9,6 +9,7 @@ import (
 
 	"quern/pipeline"
 	"quern/recipes"
+	"quern/stages/assemble"
 	"quern/stages/codebook"
 	"quern/stages/convert"
 	"quern/stages/emit"
@@ -98,6 +99,8 @@ func stage(s recipes.Step) (pipeline.Stage, error) {
 		return prunehead.New(p), nil
 	case recipes.Imatrix:
 		return imatrix.New(p), nil
+	case recipes.Assemble:
+		return assemble.New(p)
 	case recipes.SelectTokens:
 		return selecttokens.New(p), nil
 	case recipes.Codebook:
