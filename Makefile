@@ -46,7 +46,7 @@ bench: build ## speeds beside their yardsticks, see docs/benchmarks.md
 	$(GO) test -run '^$$' -bench . -benchtime 2s ./tensor/quant ./tensor/dot
 	$(GO) test -run '^$$' -bench . -benchtime 3x ./stages/all
 	sh internal/scripts/bench.sh
-	$(MAKE) -C interop bench QUERN="$(CURDIR)/quern" # needs the peers: make -C interop setup
+	$(MAKE) -C interop bench bench-run QUERN="$(CURDIR)/quern" # needs the peers: make -C interop setup
 
 interop: build ## compare with the real tools; needs Python, Node and a C++ compiler
 	$(MAKE) -C interop setup check QUERN=$(CURDIR)/quern
