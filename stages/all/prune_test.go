@@ -572,6 +572,16 @@ func TestPruneFaults(t *testing.T) {
 			t.Errorf("%s: %v", c.steps, err)
 		}
 	}
+	// A head that cannot end an answer is worth a word.
+	for _, ids := range [][]int32{{0, 5}, {2, 5}} {
+		_, res, err := b.try(b.dir, ids, step, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if says := strings.Contains(strings.Join(res.Warnings, "\n"), `no token that ends an answer (2 "</s>")`); says != (ids[0] == 0) {
+			t.Errorf("%v: warnings %q", ids, res.Warnings)
+		}
+	}
 	// What a list says of its vocabulary must hold.
 	for head, ok := range map[string]bool{"# quern token list: vocabulary 512\n": true, "# quern token list: vocabulary 513\n": false,
 		"# quern token list: vocabulary 512, tokenizer sha256:" + strings.Repeat("ab", 32) + "\n": false} {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"quern/formats/tokenlist"
 	"quern/internal/digest"
@@ -49,10 +50,27 @@ func (s *Stage) PlanWith(ctx context.Context, in *model.Model, sources []*pipeli
 		}
 		return prune.Vocab(ctx, in.WithNotes(notes...), v, list.IDs, prune.VocabOptions{MultipleOf: s.p.MultipleOf})
 	}
-	if err := s.fits(ctx, in, list); err != nil {
+	v, err := s.fits(ctx, in, list)
+	if err != nil {
 		return nil, err
 	}
+	if v != nil && len(v.EndIDs) > 0 && !slices.ContainsFunc(v.EndIDs, list.Has) {
+		in = in.WithNotes(model.Note{Subject: "prune-head", Text: fmt.Sprintf("the list %s has no token that ends an answer (%s): answers go on to their limit",
+			s.p.Tokens, ends(v))})
+	}
 	return prune.Head(ctx, in, list.IDs)
+}
+
+// ends names the tokens that end an answer.
+func ends(v *tokenizer.Vocabulary) string {
+	out := ""
+	for _, id := range v.EndIDs {
+		if out != "" {
+			out += ", "
+		}
+		out += fmt.Sprintf("%d %q", id, v.Tokens[id])
+	}
+	return out
 }
 
 // list reads the source, or the product of a step before. Ids of plain lists come in
@@ -86,14 +104,15 @@ func (s *Stage) check(l *tokenlist.List, v *tokenizer.Vocabulary) error {
 }
 
 // fits is check for a head that is pruned alone, where the model may do without a
-// tokenizer: then its rows are all that a list can be held against.
-func (s *Stage) fits(ctx context.Context, in *model.Model, l *tokenlist.List) error {
+// tokenizer: then its rows are all that a list can be held against, and the
+// vocabulary is nil.
+func (s *Stage) fits(ctx context.Context, in *model.Model, l *tokenlist.List) (*tokenizer.Vocabulary, error) {
 	v, _, err := convert.Vocabulary(ctx, in)
 	switch {
 	case err == nil:
-		return s.check(l, v)
+		return v, s.check(l, v)
 	case errors.Is(err, tokenizer.ErrNoTokenizer), errors.Is(err, tokenizer.ErrUnsupported), errors.Is(err, tokenizer.ErrUnknownPre), errors.Is(err, model.ErrForm):
-		return nil
+		return nil, nil
 	}
-	return pipeline.SourceFault(err)
+	return nil, pipeline.SourceFault(err)
 }
