@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 )
@@ -37,5 +38,24 @@ func TestPrunedFiles(t *testing.T) {
 				b.fails(exitVerify, []string{"rows the source lacks: [17]"}, "verify", file, "--no-store", "--against", b.path("model-"+model), "--recipe", recipe, "--min-snr", "30")
 			}
 		}
+	}
+}
+
+// TestVerifyOfPrunedBuild: what the store knows of a pruned file will do, though the
+// texts and lists of the build are gone.
+func TestVerifyOfPrunedBuild(t *testing.T) {
+	b := newBench(t)
+	b.model("stories-moe", "model")
+	b.write("text.txt", strings.Repeat("Once upon a time there was a girl. She had a red ball.\n", 20))
+	recipe := b.write("r.yaml", "version: 1\nname: tv\nsources:\n  base: {dir: model}\n  text: {file: text.txt}\nsteps:\n  - select-tokens: {id: keep, corpus: [text], count: 288}\n"+
+		"  - prune-head: {tokens: keep}\n  - pad: {ffn: 32}\n  - quantize: {type: Q8_0}\noutputs:\n  - {format: gguf, file: r.gguf}\n")
+	b.ok("build", recipe, "-o", b.path("out"))
+	if err := os.Remove(b.path("text.txt")); err != nil {
+		t.Fatal(err)
+	}
+	var doc report
+	b.ok("verify", b.path("out", "r.gguf"), "--against", b.path("model"), "--min-snr", "30", "--json").json(t, &doc)
+	if s := strings.Join(doc.Notes, "\n"); !strings.Contains(s, "steps of the build tv") || !strings.Contains(s, "288 of 512 rows") {
+		t.Errorf("notes %q", doc.Notes)
 	}
 }

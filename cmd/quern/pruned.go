@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"quern/formats/gguf"
 	"quern/model/prune"
+	"quern/pipeline"
 	"quern/tensor"
 	"quern/tokenizer"
 )
@@ -23,6 +25,19 @@ func counterparts(ctx context.Context, file, source []*tensor.Tensor, blob tenso
 		}
 	}
 	return prune.Counterparts(ctx, file, source, ids)
+}
+
+// withoutPruning takes the steps out of a recorded build that prune, and that choose
+// tokens for it: their texts may be anywhere by now, and the file itself says which
+// tokens were kept. Its digest is the recorded one, so it is believed.
+func withoutPruning(prj *pipeline.Project) {
+	prj.Stages = slices.DeleteFunc(slices.Clone(prj.Stages), func(st pipeline.PlacedStage) bool {
+		switch st.Stage.Name() {
+		case "prune-head", "select-tokens":
+			return true
+		}
+		return false
+	})
 }
 
 // prunedFields say how much of a GGUF file's head or vocabulary was pruned. shape

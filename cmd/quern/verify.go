@@ -219,6 +219,9 @@ func (v *verifier) against(ctx context.Context, format verify.Format, got []*ten
 	if err != nil {
 		return nil, err
 	}
+	if record != nil && v.c.String("recipe") == "" && format == verify.GGUF {
+		withoutPruning(prj)
+	}
 	r.Sources = needed(prj, src, r.Sources)
 	for attempt := 0; ; attempt++ {
 		report, err := v.compare(ctx, prj, format, got, blob)
