@@ -116,6 +116,8 @@ func (h *Header) CheckAudio() error {
 	switch {
 	case a.Text > h.Vocab:
 		return fmt.Errorf("%w: %s: %d pieces of text in a vocabulary of %d", ErrModel, NameAudio, a.Text, h.Vocab)
+	case h.DModel%2 != 0 || h.DModel < 4:
+		return fmt.Errorf("%w: %s: a width of %d; places are coded in pairs, at least two", ErrModel, NameAudio, h.DModel)
 	case a.Win > a.FFT:
 		return fmt.Errorf("%w: %s: windows of %d samples for transforms of %d", ErrModel, NameAudio, a.Win, a.FFT)
 	}

@@ -122,6 +122,9 @@ func (s *session) attend(layer, h, first, count int, sc *scratch) {
 	}
 	start := s.ready + first
 	low, high := from(start), start+count
+	if s.whole > 0 {
+		high = s.whole
+	}
 	wide := high - low
 	head := h / (p.heads / p.kvHeads) * c.room
 	scores := grow(&sc.scores, count*wide)
@@ -130,6 +133,9 @@ func (s *session) attend(layer, h, first, count int, sc *scratch) {
 	scale := 1 / num.Sqrt(float32(p.qk))
 	for t := range count {
 		a, e := from(start+t), start+t+1
+		if s.whole > 0 {
+			e = s.whole
+		}
 		row := scores[t*wide+a-low : t*wide+e-low]
 		num.Scale(row, scale)
 		num.Softmax(row)

@@ -5,7 +5,7 @@ import "quern/runtime/num"
 // walsh adds the Hadamard layer of generation 2 of h to x:
 //
 //	z = (d1 * h) H    z = silu(d2 * z) H    x += d3 * z
-func (p *shape) walsh(x, h []float32, l *layer, sc *scratch) {
+func (p *shape) walsh(x, h []float32, l *hadamard, sc *scratch) {
 	z := grow(&sc.z, p.hada)
 	clear(z[copy(z, h):])
 	num.Mul(z, l.d1)
@@ -39,7 +39,7 @@ func transform(x []float32) {
 //
 //	cond = 1 + softmax(h V) U
 //	z = K1(d1 * h)[p1]    z = K2(silu(d2 * cond * z + b2))[p2]    x += d4 * K3(d3 * z)
-func (m *Model) shuffle(x, h []float32, l *layer, sc *scratch) {
+func (m *Model) shuffle(x, h []float32, l *hadamard, sc *scratch) {
 	p := m.p
 	n, rank := p.hada, l.rank
 	room := grow(&sc.z, 3*n+rank)

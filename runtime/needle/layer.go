@@ -109,6 +109,9 @@ func balance(m []float64, n, step int) {
 
 // block takes buf.x of n tokens through layer i's block.
 func (s *session) block(ctx context.Context, i, n int) error {
+	if s.m.w.conv != nil {
+		return s.encoderBlock(ctx, i, n)
+	}
 	p, b, l := s.m.p, &s.buf, &s.m.w.layers[i]
 	d := p.d
 	if site := p.siteOf[i]; site >= 0 {
@@ -119,19 +122,31 @@ func (s *session) block(ctx context.Context, i, n int) error {
 	if err := s.attention(ctx, i, n); err != nil {
 		return err
 	}
-	for t := range n {
-		o := b.out[t*d:][:d]
-		num.RMSNorm(o, o, l.postNorm, eps)
-		num.AddScaled(b.x[t*d:][:d], o, l.attnGate)
+	s.gated(n, l.postNorm, l.attnGate)
+	if s.m.w.cross != nil {
+		if err := s.listen(ctx, i, n); err != nil {
+			return err
+		}
 	}
 	return s.each(ctx, n, func(t int, sc *scratch) error {
 		x, h := b.x[t*d:][:d], grow(&sc.mean, d)
 		num.RMSNorm(h, x, l.preHada, eps)
 		if p.generation == 2 {
-			p.walsh(x, h, l, sc)
+			p.walsh(x, h, &l.hadamard, sc)
 		} else {
-			s.m.shuffle(x, h, l, sc)
+			s.m.shuffle(x, h, &l.hadamard, sc)
 		}
 		return nil
 	})
+}
+
+// gated adds what attention has left in buf.out to buf.x of n tokens, normalized and
+// multiplied by a gate.
+func (s *session) gated(n int, norm []float32, gate float32) {
+	d, b := s.m.p.d, &s.buf
+	for t := range n {
+		o := b.out[t*d:][:d]
+		num.RMSNorm(o, o, norm, eps)
+		num.AddScaled(b.x[t*d:][:d], o, gate)
+	}
 }

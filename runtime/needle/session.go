@@ -24,6 +24,8 @@ type Options struct {
 	// Window is the number of positions that attention looks back on: 0 for that
 	// of the file, less than 0 for all.
 	Window int
+	// Heard is what a speech model has heard, see Model.Hear.
+	Heard *Heard
 }
 
 // session is one text in the works.
@@ -44,6 +46,9 @@ type session struct {
 	// cells, if not nil, is shown the state of each token before layer 0 and after
 	// every layer, the mean of its lanes: row is 0 to layers.
 	cells func(token, row int, x []float32)
+	// whole, if not 0, is the number of positions that all see each other: those of
+	// an encoder.
+	whole int
 }
 
 // memory is what a layer keeps of the tokens before.
@@ -97,6 +102,12 @@ func (m *Model) newSession(opt infer.SessionOptions, more Options) (*session, er
 	}
 	if opt.Routes != nil {
 		return nil, fmt.Errorf("%w: choices of experts, of which Needle models have none", infer.ErrUnsupported)
+	}
+	if m.w.hear != nil && more.Heard == nil {
+		return nil, fmt.Errorf("%s: %w: it is a speech model, which needs a sound to write about", m.name, infer.ErrUnsupported)
+	}
+	if more.Heard != nil && more.Heard.m != m {
+		return nil, fmt.Errorf("%s: %w: what another model has heard", m.name, infer.ErrUnsupported)
 	}
 	s := &session{m: m, jobs: parallel.Jobs(opt.Jobs), opt: more, context: opt.Context, window: m.p.window, freq: m.p.frequencies()}
 	if s.context <= 0 {

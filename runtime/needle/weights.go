@@ -22,14 +22,32 @@ type weights struct {
 	norm   []float32
 	layers []layer
 	sites  []engram
+	mixer
+	p1, p2 []int32
+	heads  []head
+	// Of speech models: cross has the attention of the decoder's layers over what
+	// was heard, hear the encoder. Of the encoder itself: conv.
+	cross []cross
+	hear  *hearing
+	conv  []conv
+}
+
+// mixer has the weights by which the layers of a stack mix their lanes.
+type mixer struct {
 	// (layers), (layers), (layers)
 	aPre, aPost, aRes []float32
 	// (layers, lanes), (layers, lanes), (layers, lanes, lanes)
 	bPre, bPost, bRes []float32
 	// rows are (layers, lanes), (layers, lanes), (layers, lanes, lanes)
 	phiPre, phiPost, phiRes *matrix
-	p1, p2                  []int32
-	heads                   []head
+}
+
+func (g *gatherer) mixer(at string) mixer {
+	return mixer{
+		aPre: g.vector(at + "mhc_a_pre"), aPost: g.vector(at + "mhc_a_post"), aRes: g.vector(at + "mhc_a_res"),
+		bPre: g.vector(at + "mhc_b_pre"), bPost: g.vector(at + "mhc_b_post"), bRes: g.vector(at + "mhc_b_res"),
+		phiPre: g.matrix(at + "mhc_phi_pre"), phiPost: g.matrix(at + "mhc_phi_post"), phiRes: g.matrix(at + "mhc_phi_res"),
+	}
 }
 
 type layer struct {
@@ -37,7 +55,12 @@ type layer struct {
 	q, k, v, gate, out                      *matrix
 	qTaps, kTaps, vTaps                     []float32 // (taps, width of q, k, v), nil for none
 	attnGate                                float32   // after its sigmoid
-	d1, d2, d3                              []float32 // (hada)
+	hadamard
+}
+
+// hadamard is a Hadamard layer.
+type hadamard struct {
+	d1, d2, d3 []float32 // (hada)
 	// Of generation 3.
 	b2, d4       []float32
 	kron         [3]kronecker
@@ -156,9 +179,7 @@ func gather(ctx context.Context, p *shape, h *cact.Header, heads []cact.Head, fi
 	}
 	w := &weights{
 		embed: g.matrix(cact.NameEmbedding), norm: g.norm(cact.NameFinalNorm),
-		aPre: g.vector("mhc_a_pre"), aPost: g.vector("mhc_a_post"), aRes: g.vector("mhc_a_res"),
-		bPre: g.vector("mhc_b_pre"), bPost: g.vector("mhc_b_post"), bRes: g.vector("mhc_b_res"),
-		phiPre: g.matrix("mhc_phi_pre"), phiPost: g.matrix("mhc_phi_post"), phiRes: g.matrix("mhc_phi_res"),
+		mixer: g.mixer(""),
 	}
 	if p.generation == 3 {
 		w.p1, w.p2 = g.permutation("hada_p1", p.hada), g.permutation("hada_p2", p.hada)
@@ -173,6 +194,9 @@ func gather(ctx context.Context, p *shape, h *cact.Header, heads []cact.Head, fi
 	for i := 0; i < len(heads) && g.err == nil; i++ {
 		w.heads = append(w.heads, g.head(p, heads[i]))
 	}
+	if h.Audio != nil && g.err == nil {
+		g.speech(w, h, int(rank))
+	}
 	return w, g.err
 }
 
@@ -180,21 +204,35 @@ func (g *gatherer) layer(p *shape, at string, rank int) layer {
 	l := layer{
 		normIn: g.norm(at + "norm_in"), qNorm: g.norm(at + "q_norm"), kNorm: g.norm(at + "k_norm"), postNorm: g.norm(at + "post_norm"),
 		preHada: g.norm(at + "pre_hada"), q: g.matrix(at + "q_proj"), k: g.matrix(at + "k_proj"), v: g.matrix(at + "v_proj"),
-		gate: g.matrix(at + "gate_proj"), out: g.matrix(at + "out_proj"), d1: g.vector(at + "d1"), d2: g.vector(at + "d2"), d3: g.vector(at + "d3"),
-	}
-	if x := g.vector(at + "attn_gate"); g.err == nil {
-		l.attnGate = sigmoid(x[0])
+		gate: g.matrix(at + "gate_proj"), out: g.matrix(at + "out_proj"), attnGate: g.gate(at + "attn_gate"),
 	}
 	if p.taps > 0 {
 		l.qTaps, l.kTaps, l.vTaps = g.vector(at+"q_taps"), g.vector(at+"k_taps"), g.vector(at+"v_taps")
 	}
 	if p.generation == 3 {
-		l.b2, l.d4 = g.vector(at+"b2"), g.vector(at+"d4")
-		for i := range l.kron {
-			w := at + "w" + string(rune('1'+i))
-			l.kron[i] = kronecker{g.transposed(w + "a"), g.transposed(w + "b")}
-		}
-		l.condV, l.condU, l.rank = g.transposed(at+"cond_v"), g.vector(at+"cond_u"), rank
+		l.hadamard = g.hadamard(at, rank)
+		return l
 	}
+	l.d1, l.d2, l.d3 = g.vector(at+"d1"), g.vector(at+"d2"), g.vector(at+"d3")
 	return l
+}
+
+// hadamard gathers a Hadamard layer of generation 3.
+func (g *gatherer) hadamard(at string, rank int) hadamard {
+	l := hadamard{d1: g.vector(at + "d1"), d2: g.vector(at + "d2"), d3: g.vector(at + "d3"), b2: g.vector(at + "b2"), d4: g.vector(at + "d4"), rank: rank}
+	for i := range l.kron {
+		w := at + "w" + string(rune('1'+i))
+		l.kron[i] = kronecker{g.transposed(w + "a"), g.transposed(w + "b")}
+	}
+	l.condV, l.condU = g.transposed(at+"cond_v"), g.vector(at+"cond_u")
+	return l
+}
+
+// gate is the sigmoid of a single number.
+func (g *gatherer) gate(name string) float32 {
+	x := g.vector(name)
+	if g.err != nil {
+		return 0
+	}
+	return sigmoid(x[0])
 }

@@ -148,6 +148,10 @@ func TestCactGeneration3(t *testing.T) {
 		{"whistle", "whistle.safetensors", "needle3-dummy.model", "", ""},
 		{"whistle", "whistle.safetensors", "whistle.cact", "", ""},
 		{"whistle", "whistle.cact", "", "", ""},
+		{"whistle-lora", "whistle.safetensors", "needle3-dummy.model", "whistle-lora.safetensors", "lora: {adapter: tuned}"},
+		{"whistle-lora", "whistle.safetensors", "whistle.cact", "whistle-lora.safetensors", "lora: {adapter: tuned}"},
+		{"whistle-layers2", "whistle.safetensors", "needle3-dummy.model", "", "layers: 2"},
+		{"whistle-layers2", "whistle.cact", "", "", "layers: 2"},
 	} {
 		t.Run(c.golden+" of "+c.base, func(t *testing.T) {
 			abs := func(name string) string {
