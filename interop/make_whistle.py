@@ -4,11 +4,13 @@ computes. Needs that version in front of the one in requirements-cact.txt, see t
     whistle.safetensors         the checkpoint; whistle.cact its archive
     whistle-lora.safetensors    an adapter with two new pieces and a new language; whistle-lora.cact the archive with it
     whistle-layers2.cact        the archive of two of the three layers of the decoder
+    whistle-mel.json            digests of mel bands of other rates and sizes
     whistle-logits.safetensors  what the encoder and the decoder give, in float64 arithmetic, and what greedy decoding writes; as in make_cact.py the sounds
                                 and tokens of the quantized results are picked so that no activation lies near the border of two steps
 """
 
 import dataclasses
+import hashlib
 import json
 import math
 import sys
@@ -179,7 +181,17 @@ def evaluate(flat):
     make_cact.settle(make_cact.OUT / "whistle-logits.safetensors")
 
 
+def mel_bands():
+    """Digests of mel bands of rates and sizes beside the checkpoint's own."""
+    lines = []
+    for rate, fft, mels in ((16000, 512, 80), (16000, 400, 64), (8000, 256, 40), (22050, 1024, 128), (48000, 2048, 229), (44100, 1023, 80), (1500, 64, 8)):
+        bank = whistle.mel_matrix(dataclasses.replace(CONFIG, rate=rate, fft=fft, mels=mels))
+        lines.append(json.dumps({"rate": rate, "fft": fft, "mels": mels, "sha256": hashlib.sha256(bank.tobytes()).hexdigest()}))
+    (make_cact.OUT / "whistle-mel.json").write_text("[\n" + ",\n".join(lines) + "\n]\n")
+
+
 def main():
+    mel_bands()
     flat = make_params()
     params = checkpoints.unflatten(flat)
     out = make_cact.OUT

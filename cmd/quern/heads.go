@@ -78,11 +78,7 @@ func runHeads(c *cli.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	model := m
-	if w, ok := m.(interface{ Unwrap() infer.Model }); ok {
-		model = w.Unwrap() // a borrowed tokenizer
-	}
-	r, ok := model.(reader)
+	r, ok := unwrapped(m).(reader)
 	if !ok {
 		return fmt.Errorf("%s: %w: a %s model has no heads; Needle models have", modelName(path), infer.ErrUnsupported, m.Info().Architecture)
 	}

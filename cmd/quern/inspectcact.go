@@ -39,7 +39,11 @@ func inspectCact(ctx context.Context, name string, blob tensor.Blob) (*inspectio
 	}
 	b := needle.BudgetOf(&f.Header, stored)
 	doc.Details = append(doc.Details, field{"memory_weights", b.Weights}, field{"memory_kv_cache", b.KV}, field{"memory_engrams", b.Engram},
-		field{"memory_activations", b.Activations}, field{"memory_total", b.Total()})
+		field{"memory_activations", b.Activations})
+	if b.Heard > 0 {
+		doc.Details = append(doc.Details, field{"memory_sound_30s", b.Heard})
+	}
+	doc.Details = append(doc.Details, field{"memory_total", b.Total()})
 	at := 0
 	for _, bits := range []int{2, 3, 4} {
 		c := 1 << bits
@@ -65,6 +69,12 @@ func cactDetails(h *cact.Header, heads []cact.Head) []field {
 	keys, values := h.Fields()
 	for i, k := range keys {
 		out = append(out, field{k, values[i]})
+	}
+	if h.Audio != nil {
+		names, values := h.Audio.Fields()
+		for i, k := range names {
+			out = append(out, field{k, values[i]})
+		}
 	}
 	for _, x := range heads {
 		out = append(out, field{"head", fmt.Sprintf("%s: %d probes, %d queries, %d outputs", x.Key, x.Probes, x.Queries, x.Out)})

@@ -25,6 +25,7 @@ func logitsCommand() *cli.Command {
 		&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Usage: "the `TEXT` in words, instead"},
 		&cli.BoolFlag{Name: "special", Usage: "take the texts of special tokens in the text for these"},
 		&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "write the logits to `FILE`, in safetensors form"},
+		audioFlag(),
 	}
 	return &cli.Command{
 		Name:      "logits",
@@ -96,7 +97,7 @@ func runLogits(c *cli.Context) (err error) {
 	if opt.Context == 0 {
 		opt.Context = max(m.Info().Context, len(ids))
 	}
-	s, err := m.NewSession(opt)
+	s, err := newSession(c, m, path, opt)
 	if err != nil {
 		return err
 	}

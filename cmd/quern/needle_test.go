@@ -1,10 +1,12 @@
 package main
 
 import (
+	"encoding/binary"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -176,4 +178,80 @@ func TestNeedleFolder(t *testing.T) {
 			t.Errorf("%s: %s, %v", name, doc.Format, doc.Details)
 		}
 	}
+}
+
+// soundFile writes samples as a WAV file of 4000 floats a second.
+func (b *bench) soundFile(name string, samples []float32) string {
+	b.t.Helper()
+	le := binary.LittleEndian
+	raw := append([]byte("RIFF\x00\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x03\x00\x01\x00"), 0xa0, 0x0f, 0, 0, 0x80, 0x3e, 0, 0, 4, 0, 32, 0)
+	raw = append(raw, "data"...)
+	raw = le.AppendUint32(raw, uint32(4*len(samples)))
+	for _, v := range samples {
+		raw = le.AppendUint32(raw, math.Float32bits(v))
+	}
+	le.PutUint32(raw[4:], uint32(len(raw)-8))
+	check(b.t, os.WriteFile(b.path(name), raw, 0o644))
+	return b.path(name)
+}
+
+// TestSpeech writes down a sound as the exporter's own decoding does, and computes
+// the JAX model's logits.
+func TestSpeech(t *testing.T) {
+	b := newBench(t)
+	want, meta := goldenTensors(t, "whistle-logits.safetensors")
+	var greedy []int32
+	for _, w := range strings.Split(meta["archive.greedy"], ",") {
+		n, err := strconv.Atoi(w)
+		check(t, err)
+		greedy = append(greedy, int32(n))
+	}
+	file, sound := cactGolden("whistle.cact"), b.soundFile("sound.wav", want["archive.wav"])
+	var doc runDoc
+	b.ok("run", file, "--audio", sound, "-n", "40", "--ignore-end", "--json").json(t, &doc)
+	if !slices.Equal(doc.Prompt, greedy[:2]) || !slices.Equal(doc.Tokens, greedy[2:42]) || doc.Language == "" || doc.Text == "" {
+		t.Errorf("%+v, want %v", doc, greedy)
+	}
+	for _, l := range []string{"en", "de"} {
+		b.ok("run", file, "--audio", sound, "-n", "3", "--language", l, "--json").json(t, &doc)
+		if doc.Language != l {
+			t.Errorf("language %s, want %s", doc.Language, l)
+		}
+	}
+	if out := b.ok("run", file, "--audio", sound, "-n", "3", "--tokens", "--ignore-end", "--language", doc.Language).out; strings.Count(out, ",") != 2 {
+		t.Errorf("tokens %q", out)
+	}
+	for mode, act := range map[string]string{"archive": "exact", "w4a8": "q8"} {
+		b.ok("logits", file, "--audio", b.soundFile(mode+".wav", want[mode+".wav"]), "--tokens", meta[mode+".tokens"], "--act", act, "-o", b.path("x.safetensors"))
+		blob, err := tensor.OpenFile(b.path("x.safetensors"))
+		check(t, err)
+		f, err := safetensors.Open(t.Context(), "x", blob, safetensors.Options{})
+		check(t, err)
+		raw := make([]byte, f.Tensors[0].Bytes())
+		check(t, f.Tensors[0].ReadRows(t.Context(), raw, 0, f.Tensors[0].Rows()))
+		check(t, blob.Close())
+		got := make([]jsonFloat, len(raw)/4)
+		for i := range got {
+			got[i] = jsonFloat(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
+		}
+		near(t, mode, got, want[mode+".logits"])
+	}
+	// A checkpoint borrows the tokenizer.
+	b.ok("run", cactGolden("whistle.safetensors"), "--audio", sound, "-n", "3", "--tokenizer", file)
+	doc2 := b.inspect(file)
+	for key, v := range map[string]string{"audio_text": "400", "audio_rate": "4000", "audio_enc_layers": "2"} {
+		if doc2.detail(key) != v {
+			t.Errorf("%s is %s, want %s", key, doc2.detail(key), v)
+		}
+	}
+	b.fails(exitUsage, []string{"--audio"}, "run", file)
+	b.fails(exitUsage, []string{"no prompt"}, "run", file, "--audio", sound, "-p", "x")
+	b.fails(exitUsage, []string{"en, de"}, "run", file, "--audio", sound, "--language", "xx")
+	b.fails(exitUsage, []string{"no speech model"}, "run", cactGolden("needle3-b.cact"), "--audio", sound, "-p", "x")
+	b.fails(exitUsage, []string{"16000", "4000"}, "run", file, "--audio", filepath.Join(testmodel.Root(), "wav", "u8.wav"))
+	b.fails(exitSource, []string{"not a WAV"}, "run", file, "--audio", file)
+	b.fails(exitSource, []string{"no.wav"}, "run", file, "--audio", b.path("no.wav"))
+	check(t, os.WriteFile(b.path("t.txt"), []byte(strings.Repeat("a text ", 200)), 0o644))
+	b.fails(exitFailed, []string{"needs a sound"}, "ppl", file, "-f", b.path("t.txt"), "-c", "32")
+	b.fails(exitFailed, []string{"no heads"}, "heads", file, "-p", "x")
 }

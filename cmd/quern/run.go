@@ -23,13 +23,16 @@ func runCommand() *cli.Command {
 		&cli.IntFlag{Name: "n", Value: 128, Usage: "make at most this many `TOKENS`; 0 goes on to the end of the context"},
 		&cli.BoolFlag{Name: "tokens", Usage: "print token ids instead of text"},
 		&cli.BoolFlag{Name: "ignore-end", Usage: "go on behind tokens that end an answer"},
+		audioFlag(),
+		&cli.StringFlag{Name: "language", Usage: "the `CODE` of the language that is spoken, such as en; the model finds out otherwise"},
 	}
 	return &cli.Command{
 		Name:      "run",
 		Usage:     "let a model continue a text",
 		ArgsUsage: "FILE|FOLDER",
 		Description: "Runs a GGUF file, a KMCU file, a .cact archive or a model folder on the CPU, the same to the last bit on every machine.\n" +
-			"Without a temperature the most likely token is taken each time. The text appears as it is made.",
+			"Without a temperature the most likely token is taken each time. The text appears as it is made. A speech model (a .cact\n" +
+			"archive of Whistle) writes down what it hears in --audio.",
 		Flags:  slices.Concat(flags, chatFlags(), samplingFlags(), modelFlags()),
 		Action: runRun,
 	}
@@ -70,6 +73,8 @@ type runDoc struct {
 	Tokens   []int32       `json:"tokens"`
 	Text     string        `json:"text,omitempty"`
 	Stop     generate.Stop `json:"stop"`
+	// Language is what a speech model heard.
+	Language string `json:"language,omitempty"`
 	// Speeds are in tokens a second, 0 when nothing was made.
 	PromptSpeed float64   `json:"prompt_tokens_per_second"`
 	Speed       float64   `json:"tokens_per_second"`
@@ -111,6 +116,19 @@ func runRun(c *cli.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	tok, tokErr := m.Tokenizer()
+	if isSpeech(m) {
+		g := generate.Options{Max: c.Int("n")}
+		if g.Sampling, err = sampling(c, tok); err != nil {
+			return err
+		}
+		if tokErr == nil && !c.Bool("ignore-end") {
+			g.End = tok.IsEnd
+		}
+		return transcribe(c, m, path, opt, g)
+	}
+	if c.IsSet("language") {
+		return usagef("--language: %s is no speech model", modelName(path))
+	}
 	rendered, prompt, err := promptOf(c, tok, tokErr)
 	if err != nil {
 		return err
@@ -126,7 +144,7 @@ func runRun(c *cli.Context) (err error) {
 	if tokErr == nil && !c.Bool("ignore-end") {
 		g.End = tok.IsEnd
 	}
-	s, err := m.NewSession(opt)
+	s, err := newSession(c, m, path, opt)
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func TestSpeechManifest(t *testing.T) {
 
 // words are what hostile files put into the places of numbers.
 func words(v uint32) []uint32 {
-	return []uint32{0, 1, v - 1, v + 1, 2 * v, v / 2, v ^ 1<<31, 255, 256, 1 << 16, math.MaxInt32, 1 << 31, math.MaxUint32}
+	return []uint32{0, 1, v - 1, v + 1, 2 * v, v ^ 1<<31, 1 << 16, math.MaxUint32}
 }
 
 // TestEveryNumber puts hostile values into every word of header and directory of
@@ -96,7 +96,7 @@ func TestEveryNumber(t *testing.T) {
 	for i := range 16 {
 		free["engram_sites["+itoa(i)+"]"] = true
 	}
-	for _, name := range []string{"needle2-b-w4.cact", "needle2-a-mixed.cact", "needle3-a-layers3.cact", "needle3-b.cact", "needle3-c-layers5.cact", "whistle.cact"} {
+	for _, name := range []string{"needle2-a-mixed.cact", "needle2-b-w4.cact", "needle3-a-layers3.cact", "whistle.cact"} {
 		good := golden(t, name)
 		f := mustOpen(t, good)
 		end := int(f.dirOffset()) + len(f.Entries)*recordBytes

@@ -21,7 +21,7 @@ func MelBank(a *cact.Audio) []float32 {
 	hz := make([]float64, bands+2)
 	for i, m := range linspace(top, bands+2) {
 		if hz[i] = float64(m*200) / 3; m >= 15 {
-			hz[i] = 1000 * expRounded(float64((m-15)*step)/27)
+			hz[i] = float64(1000 * expRounded(float64((m-15)*step)/27))
 		}
 	}
 	out := make([]float32, bins*bands)
@@ -83,8 +83,11 @@ func expRounded(x float64) float64 {
 
 // lnRounded is the natural logarithm of a positive number, by Newton's method.
 func lnRounded(x float64) float64 {
+	if x == 1 {
+		return 0 // the only result that the method does not end at
+	}
 	_, k := math.Frexp(x)
-	y := exact(float64(k) * 0.6875)
+	y := exact(float64(float64(k) * 0.6875))
 	for range 9 { // twice the digits each time
 		e := expBig(new(big.Float).SetPrec(precision).Neg(y))
 		e.Mul(e, exact(x))

@@ -19,10 +19,14 @@ type Budget struct {
 	// Activations are one token's float32 vectors, of which all that are alive at
 	// once are counted, and its logits.
 	Activations int64
+	// Heard is what a speech model needs for 30 seconds of sound: the encoder's
+	// float32 vectors of all frames, and what the decoder's layers keep of them in
+	// the cache's form.
+	Heard int64
 }
 
 // Total is the sum.
-func (b Budget) Total() int64 { return b.Weights + b.KV + b.Engram + b.Activations }
+func (b Budget) Total() int64 { return b.Weights + b.KV + b.Engram + b.Activations + b.Heard }
 
 // Budget counts what running the model one token at a time takes.
 func (m *Model) Budget() Budget { return m.p.budget(&m.header, m.info.Bytes) }
@@ -62,5 +66,14 @@ func (p *shape) budget(h *cact.Header, weights int64) Budget {
 	stack := 2*wide + 2*d
 	attention := int64(p.heads)*int64(p.qk+2*p.v) + int64(p.kvHeads)*int64(p.qk+p.v) + 2*d + b.Positions
 	b.Activations = 4 * (stack + max(wide, attention, 3*int64(p.hada)) + int64(p.out))
+	if a := h.Audio; a != nil {
+		frames := mostSeconds * int64(a.Rate) / int64(a.Hop)
+		for range a.Stages {
+			frames = (frames + 1) / 2
+		}
+		lanes := int64(a.EncLanes) * d
+		hidden := max(lanes, 2*d, int64(p.heads)*int64(p.qk+2*p.v)+int64(p.kvHeads)*int64(p.qk+p.v)+d+frames)
+		b.Heard = 4*frames*(2*lanes+2*d+hidden) + frames*int64(p.layers)*(vector(p.heads*p.qk)+vector(p.heads*p.v))
+	}
 	return b
 }

@@ -25,9 +25,18 @@ func TestDigests(t *testing.T) {
 		{"needle3-a.cact", needle.Options{}, "32fabaf3cb788cb35f9c05f753c3534b"},
 		{"needle3-a.cact", needle.Options{Round8: true, KV8: true}, "742ff4e5453a5e1ef45744e4eebd99b8"},
 		{"needle3-b-width32.cact", needle.Options{Round8: true}, "c7a1ca1f336efa61487ab4ca17024c07"},
+		{"whistle.cact", needle.Options{}, "8eae0f1b8d333f20f96f05eaaf3a3b2c"},
+		{"whistle-lora.cact", needle.Options{Round8: true, KV8: true}, "7acbaa53a8a22e60f6c640d746f09373"},
 		{"needle3-c-layers5.cact", needle.Options{}, "905c5b7b2db4fbf068b19bb61660fd3b"},
 	} {
 		m := openArchive(t, c.file)
+		if m.IsSpeech() {
+			sound := make([]float32, 1500)
+			for i := range sound {
+				sound[i] = float32(i*i*7919%2003-1001) / 1001
+			}
+			c.opt.Heard = hear(t, m, sound, infer.SessionOptions{}, c.opt)
+		}
 		rows := logits(t, session(t, m, infer.SessionOptions{}, c.opt), text(30, m.Info().Vocab))
 		if len(m.Heads()) > 0 {
 			r, err := m.Read(t.Context(), text(30, m.Info().Vocab), infer.SessionOptions{}, c.opt)

@@ -7,15 +7,12 @@ import (
 	"quern/runtime/num"
 )
 
-// features gives the frames of a sound, (frames, mels): logarithms of the energy in
+// features gives n frames of a sound, (n, mels): logarithms of the energy in
 // mel bands, of which each band has mean 0 and deviation 1 over the sound. Sums are
 // float64.
-func (e *hearing) features(samples []float32) ([]float32, int) {
+func (e *hearing) features(samples []float32, n int) []float32 {
 	a := &e.audio
-	n, win, hop, mels := len(samples)/int(a.Hop), int(a.Win), int(a.Hop), int(a.Mels)
-	if n == 0 {
-		return nil, 0
-	}
+	win, hop, mels := int(a.Win), int(a.Hop), int(a.Mels)
 	window := hann(win)
 	dft := newDFT(int(a.FFT))
 	bins := int(a.FFT)/2 + 1
@@ -58,7 +55,7 @@ func (e *hearing) features(samples []float32) ([]float32, int) {
 			out[t*mels+b] = float32((all[t*mels+b] - mean) / dev)
 		}
 	}
-	return out, n
+	return out
 }
 
 // hann is the symmetric Hann window, rounded to float32 as the exporter's is.

@@ -231,6 +231,9 @@ type Heard struct {
 // mostSeconds is what speech models are trained for.
 const mostSeconds = 30
 
+// maxSound bounds the values of the stem's first stage.
+const maxSound = 1 << 27
+
 // IsSpeech reports whether the model writes down what it hears.
 func (m *Model) IsSpeech() bool { return m.w.hear != nil }
 
@@ -240,6 +243,15 @@ func (m *Model) SampleRate() int {
 		return 0
 	}
 	return int(m.w.hear.audio.Rate)
+}
+
+// Tags gives the ids that stand for the languages of a speech model: from first to
+// before end.
+func (m *Model) Tags() (first, end int32) {
+	if m.w.hear == nil {
+		return 0, 0
+	}
+	return int32(m.w.hear.audio.Text), int32(m.p.vocab)
 }
 
 // Hear runs the encoder of a speech model over a sound of up to 30 seconds, given as
@@ -259,9 +271,12 @@ func (m *Model) Hear(ctx context.Context, samples []float32, opt infer.SessionOp
 			return nil, fmt.Errorf("%s: %w: sample %d of the sound is %v", m.name, infer.ErrUnsupported, i, v)
 		}
 	}
-	x, frames := e.features(samples)
+	frames := len(samples) / int(e.audio.Hop)
 	if frames == 0 {
 		return nil, fmt.Errorf("%s: %w: a sound of %d samples; it needs %d", m.name, infer.ErrUnsupported, len(samples), e.audio.Hop)
+	}
+	if most := frames * max(int(e.audio.Mels), (int(e.audio.Mels)+3)/4*int(e.audio.Stem)); most > maxSound {
+		return nil, fmt.Errorf("%s: %w: %d frames of a stem with %d channels", m.name, infer.ErrUnsupported, frames, e.audio.Stem)
 	}
 	e.encoder.name, e.encoder.group = m.name, m.group
 	opt.Context, opt.Observe = 0, nil
@@ -270,6 +285,7 @@ func (m *Model) Hear(ctx context.Context, samples []float32, opt infer.SessionOp
 		return nil, err
 	}
 	out := &Heard{m: m}
+	x := e.features(samples, frames)
 	if out.States, out.Frames, err = s.stem(ctx, e, x, frames); err != nil {
 		return nil, err
 	}

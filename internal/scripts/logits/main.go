@@ -40,7 +40,7 @@ func digest(path string, opt infer.SessionOptions) (sum []byte, err error) {
 		return nil, err
 	}
 	defer m.Close()
-	s, err := m.NewSession(opt)
+	s, err := session(ctx, m, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +79,23 @@ func digest(path string, opt infer.SessionOptions) (sum []byte, err error) {
 		}
 	}
 	return h.Sum(nil), nil
+}
+
+// session starts a text; a speech model gets a sound to listen to.
+func session(ctx context.Context, m infer.Model, opt infer.SessionOptions) (infer.Session, error) {
+	r, ok := m.(*needle.Model)
+	if !ok || !r.IsSpeech() {
+		return m.NewSession(opt)
+	}
+	sound := make([]float32, 1500)
+	for i := range sound {
+		sound[i] = float32(i*i*7919%2003-1001) / 1001
+	}
+	h, err := r.Hear(ctx, sound, opt, needle.Options{Round8: opt.Act == infer.Q8})
+	if err != nil {
+		return nil, err
+	}
+	return r.NewSessionWith(opt, needle.Options{Heard: h})
 }
 
 func bits(x []float32) []uint32 {
