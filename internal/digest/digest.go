@@ -7,6 +7,7 @@
 package digest
 
 import (
+	"encoding"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -112,4 +113,27 @@ func (d *Digest) UnmarshalText(b []byte) error {
 	}
 	*d = v
 	return nil
+}
+
+// State is the inside of a hash that New or Resume made: what it needs to go on
+// from where it is, in another process too.
+func State(h hash.Hash) ([]byte, error) {
+	m, ok := h.(encoding.BinaryMarshaler)
+	if !ok {
+		return nil, fmt.Errorf("the state of a %T cannot be kept", h)
+	}
+	return m.MarshalBinary()
+}
+
+// Resume makes a hash out of a State.
+func Resume(state []byte) (hash.Hash, error) {
+	h := New()
+	m, ok := h.(encoding.BinaryUnmarshaler)
+	if !ok {
+		return nil, fmt.Errorf("a %T cannot be resumed", h)
+	}
+	if err := m.UnmarshalBinary(state); err != nil {
+		return nil, err
+	}
+	return h, nil
 }

@@ -135,3 +135,30 @@ func BenchmarkSHA256(b *testing.B) {
 		}
 	})
 }
+
+// TestResume cuts the hashing of a text at every place, also inside a block.
+func TestResume(t *testing.T) {
+	text := []byte(strings.Repeat("the same bytes on every machine ", 9))
+	for cut := range text {
+		h := digest.New()
+		h.Write(text[:cut])
+		state, err := digest.State(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Write([]byte("what the state must not see"))
+		r, err := digest.Resume(state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Write(text[cut:])
+		if digest.Sum(r) != digest.Of(text) {
+			t.Fatalf("cut at %d: another digest", cut)
+		}
+	}
+	for _, bad := range [][]byte{nil, []byte("sha"), make([]byte, 108)} {
+		if _, err := digest.Resume(bad); err == nil {
+			t.Errorf("resumed from %q", bad)
+		}
+	}
+}
