@@ -30,6 +30,8 @@ type BuildOptions struct {
 	Inputs []string
 	Locked bool
 	Events Events
+	// Send says how outputs with targets reach these.
+	Send SendOptions
 	// Unrecorded leaves out the digests of what is read and of single tensors,
 	// for builds without store and lock: files of many gigabytes are then
 	// hashed once, as they are written, and sources not at all.
@@ -89,6 +91,7 @@ type build struct {
 
 	release   func()   // lets gc at the store again
 	unkept    bool     // the store takes nothing
+	streams   bool     // some output is nowhere on this machine, so that no build is kept
 	folders   []string // made for outputs, outermost first
 	published bool
 }
@@ -96,6 +99,7 @@ type build struct {
 func (b *build) close() {
 	for _, o := range b.outs {
 		o.abort()
+		o.closeSend()
 	}
 	if !b.published {
 		b.removeFolders()
@@ -358,6 +362,9 @@ func (b *build) emitAll(ctx context.Context) error {
 }
 
 func (b *build) emitOnce(ctx context.Context) error {
+	for _, o := range b.outs {
+		o.openSend(ctx)
+	}
 	if err := b.declare(ctx); err != nil {
 		return err
 	}

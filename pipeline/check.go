@@ -46,7 +46,7 @@ func (b *build) gatesOnce(ctx context.Context) (failed []string, err error) {
 	}
 	memo := &Memo{}
 	for i, o := range b.outs {
-		if o.layout.Of != nil {
+		if o.layout.Of != nil || o.streamed() {
 			continue
 		}
 		in := b.gateInput(i, blobs)
@@ -120,6 +120,10 @@ func (b *build) openWritten() (blobs []tensor.Blob, release func() error, err er
 		return errors.Join(errs...)
 	}
 	for _, o := range b.outs {
+		if o.streamed() {
+			blobs = append(blobs, nil)
+			continue
+		}
 		if o.file != nil {
 			blobs = append(blobs, tensor.ReaderAtBlob(o.path, o.file, o.layout.Size))
 			continue

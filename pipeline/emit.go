@@ -22,6 +22,41 @@ type EmitOptions struct {
 	// Sum gives the digest of what w has received, when w computes it anyway;
 	// nil makes Emit hash the file itself.
 	Sum func() digest.Digest
+	// From begins at a mark: what is before it has been written by an earlier
+	// emission of the same layout. It goes with Sum.
+	From *EmitMark
+	// Mark, if set, is called between pieces; where it calls its argument it gets
+	// an EmitMark for this place.
+	Mark func(func() (any, error)) error
+}
+
+// EmitMark is a place between two pieces from where an emission can go on, in
+// another process too.
+type EmitMark struct {
+	Item int   `json:"item"` // that was being written
+	Row  int64 `json:"row"`  // its first row to come
+	// State is that of the item's SHA-256, empty under FileSumOnly.
+	State []byte `json:"state,omitempty"`
+	// Tensors are the records of the items before.
+	Tensors []TensorRecord `json:"tensors"`
+}
+
+// Offset is where in the file the mark stands, or an error where it does not
+// belong to the layout.
+func (m *EmitMark) Offset(l *Layout) (int64, error) {
+	if m.Item < 0 || m.Item >= len(l.Items) || len(m.Tensors) != m.Item {
+		return 0, fmt.Errorf("%s: %w: a mark at item %d", l.File, ErrLayout, m.Item)
+	}
+	it := l.Items[m.Item]
+	if m.Row < 0 || m.Row > it.Tensor.Rows() {
+		return 0, fmt.Errorf("%s: %w: a mark at row %d of tensor %s", l.File, ErrLayout, m.Row, it.Tensor.Name)
+	}
+	for i, t := range m.Tensors {
+		if t.Name != l.Items[i].Tensor.Name {
+			return 0, fmt.Errorf("%s: %w: a mark with tensor %s", l.File, ErrLayout, t.Name)
+		}
+	}
+	return it.Offset + m.Row*it.Tensor.RowBytes(), nil
 }
 
 // Written says what an emission wrote.
@@ -62,7 +97,14 @@ func pieces(l *Layout, opt EmitOptions) []piece {
 		target = minPiece
 	}
 	var out []piece
+	begin, row := 0, int64(0)
+	if opt.From != nil {
+		begin, row = opt.From.Item, opt.From.Row
+	}
 	for i, it := range l.Items {
+		if i < begin {
+			continue
+		}
 		t := it.Tensor
 		per := t.RowBytes()
 		if f := t.Shape.RowLen() * 4; f > per {
@@ -72,7 +114,11 @@ func pieces(l *Layout, opt EmitOptions) []piece {
 		if per > 0 && per < target {
 			n = target / per
 		}
-		for first := int64(0); first < t.Rows(); first += n {
+		first := int64(0)
+		if i == begin {
+			first = row
+		}
+		for ; first < t.Rows(); first += n {
 			if n > t.Rows()-first {
 				n = t.Rows() - first
 			}
@@ -126,7 +172,7 @@ func Emit(ctx context.Context, l *Layout, read RowReader, w io.Writer, opt EmitO
 		e.all = digest.New()
 	}
 	opt.Events.Event(Event{Kind: EventOutput, Output: l.File, Total: l.Size})
-	if err := e.write(l.Header); err != nil {
+	if err := e.begin(); err != nil {
 		return nil, err
 	}
 	ps := pieces(l, opt)
@@ -156,6 +202,36 @@ type emission struct {
 	at     int64
 	opt    EmitOptions
 	out    *Written
+}
+
+// begin writes the header, or takes up where a mark stands.
+func (e *emission) begin() error {
+	m := e.opt.From
+	if m == nil {
+		return e.write(e.layout.Header)
+	}
+	at, err := m.Offset(e.layout)
+	if err != nil {
+		return err
+	}
+	if !e.opt.FileSumOnly {
+		if e.one, err = digest.Resume(m.State); err != nil {
+			return fmt.Errorf("%s: %w: mark: %w", e.layout.File, ErrLayout, err)
+		}
+	}
+	e.at, e.item = at, m.Item
+	e.out.Tensors = append(e.out.Tensors, m.Tensors...)
+	return nil
+}
+
+// mark describes the place between two pieces.
+func (e *emission) mark(p piece) (any, error) {
+	m := &EmitMark{Item: p.item, Row: p.first + p.n, Tensors: e.out.Tensors}
+	var err error
+	if e.one != nil {
+		m.State, err = digest.State(e.one)
+	}
+	return m, err
 }
 
 var zeros [64 << 10]byte
@@ -200,6 +276,9 @@ func (e *emission) piece(p piece, b []byte) error {
 		return err
 	}
 	e.opt.Events.Event(Event{Kind: EventProgress, Output: e.layout.File, Done: e.at, Total: e.layout.Size})
+	if e.opt.Mark != nil {
+		return e.opt.Mark(func() (any, error) { return e.mark(p) })
+	}
 	return nil
 }
 
@@ -248,14 +327,43 @@ func (e *emission) finish() (*Written, error) {
 }
 
 // fetchNeeds lists, in the order of writing, the ranges of source files that an
-// output reads.
-func fetchNeeds(l *Layout, skip func(item int) bool) []tensor.Extent {
+// output reads. from is the mark that it begins with, nil for the start.
+func fetchNeeds(l *Layout, skip func(item int) bool, from *EmitMark) []tensor.Extent {
 	var out []tensor.Extent
 	for i, it := range l.Items {
-		if skip != nil && skip(i) {
+		switch {
+		case skip != nil && skip(i), from != nil && i < from.Item:
+		case from != nil && i == from.Item:
+			out = append(out, restOf(it.Tensor.Origin, from.Row, it.Tensor.Rows())...)
+		default:
+			out = append(out, it.Tensor.Origin...)
+		}
+	}
+	return out
+}
+
+// restOf leaves out what the first rows of a tensor were made of, as far as its
+// extents follow each other as its rows do. Where they do not, some bytes are
+// fetched that nobody asks for, and others when they are asked for.
+func restOf(ext []tensor.Extent, row, rows int64) []tensor.Extent {
+	var all int64
+	for _, e := range ext {
+		all += e.Bytes
+	}
+	if rows <= 0 || row >= rows {
+		return nil
+	}
+	skip := all / rows * row
+	var out []tensor.Extent
+	for _, e := range ext {
+		if skip >= e.Bytes {
+			skip -= e.Bytes
 			continue
 		}
-		out = append(out, it.Tensor.Origin...)
+		e.Offset += skip
+		e.Bytes -= skip
+		skip = 0
+		out = append(out, e)
 	}
 	return out
 }

@@ -20,7 +20,8 @@ const watchInterval = 500 * time.Millisecond
 
 // needs groups what the network sources must deliver.
 func (b *build) needs() map[string][]tensor.Extent {
-	all := b.plan.needs(func(output, item int) bool { return b.outs[output].has(item) })
+	all := b.plan.needs(func(output, item int) bool { return b.outs[output].has(item) },
+		func(output int) *EmitMark { return b.outs[output].start })
 	for name := range all {
 		if b.fetcher(name) == nil {
 			delete(all, name)
@@ -149,7 +150,10 @@ func (b *build) startOver(ctx context.Context) error {
 	b.tell()
 	for i, o := range b.outs {
 		o.abort()
-		*o = output{b: b, layout: b.plan.Layouts[i], path: o.path}
+		if err := o.resend(); err != nil {
+			return err
+		}
+		*o = output{b: b, layout: b.plan.Layouts[i], path: o.path, route: o.route}
 		if err := o.lookup(ctx); err != nil {
 			return err
 		}

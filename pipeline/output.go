@@ -18,7 +18,8 @@ import (
 type output struct {
 	b      *build
 	layout *Layout
-	path   string
+	path   string // of the file on this machine, empty when there is none
+	route
 
 	kept    []Kept // by item; a zero Blob means it must be made
 	doubted []bool // by item: kept has it under its doubted key
@@ -28,13 +29,14 @@ type output struct {
 	written *Written
 	cached  bool // the whole file came from the store
 	same    bool // and stands at path already
+	there   bool // the targets have the file already
 	lost    *LostValues
 	worst   *WorstTensor
 }
 
 // has reports whether the store has an item's bytes.
 func (o *output) has(item int) bool {
-	return o.cached || item < len(o.kept) && !o.kept[item].Blob.IsZero() && !o.bad[item]
+	return o.cached || o.there || item < len(o.kept) && !o.kept[item].Blob.IsZero() && !o.bad[item]
 }
 
 // lookup asks the store for the file, else for its tensors.
@@ -132,6 +134,9 @@ func (o *output) keys() (file tensor.Key, items []tensor.Key) {
 // in the store. ctx ends with this attempt, whole with the build: what is
 // written has to outlive the attempt.
 func (o *output) emit(ctx, whole context.Context) error {
+	if o.there {
+		return nil
+	}
 	if o.cached {
 		err := o.copyCached(ctx, whole)
 		if err == nil || !errors.Is(err, errStale) {
@@ -141,6 +146,9 @@ func (o *output) emit(ctx, whole context.Context) error {
 		o.b.warn(fmt.Sprintf("%s: the store's copy is damaged and is made again (%v)", o.layout.File, err))
 		o.cached, o.same, o.written, o.doubted = false, false, nil, nil
 		o.abort()
+		if err := o.resend(); err != nil {
+			return err
+		}
 	}
 	for {
 		err := o.emitOnce(ctx, whole)
@@ -155,6 +163,9 @@ func (o *output) emit(ctx, whole context.Context) error {
 		}
 		o.bad[stale.item] = true
 		o.abort()
+		if err := o.resend(); err != nil {
+			return err
+		}
 	}
 }
 
@@ -172,12 +183,16 @@ func (e *staleError) Error() string {
 func (e *staleError) Unwrap() error { return errStale }
 
 func (o *output) create(ctx context.Context, keep bool) error {
+	o.at, o.local = 0, 0
+	if o.streamed() {
+		return nil
+	}
 	f, err := atomicfile.Create(o.path, atomicfile.Options{Size: o.layout.Size, Before: o.b.opt.Before})
 	if err != nil {
 		return o.fault(err)
 	}
 	o.file = f
-	if !keep || !o.b.keeping() {
+	if !keep || !o.b.keeping() || o.b.streams {
 		return nil
 	}
 	w, err := o.b.opt.Store.NewBlob(ctx, o.layout.Size)
@@ -191,28 +206,38 @@ func (o *output) create(ctx context.Context, keep bool) error {
 // fault explains an error of the output file.
 func (o *output) fault(err error) error { return writeFault(o.layout.File, o.layout.Size, err) }
 
-// Write appends to the unfinished file and to its copy in the store.
+// Write appends to the unfinished file and to its copy in the store, and sends to
+// the targets.
 func (o *output) Write(p []byte) (int, error) {
-	n, err := o.file.Write(p)
-	if err != nil {
-		return n, o.fault(err)
+	if o.send != nil {
+		if n, err := o.send.Write(p); err != nil {
+			return n, err
+		}
+	}
+	fresh := p
+	if known := o.local - o.at; known > 0 { // written before a connection broke
+		fresh = p[min(known, int64(len(p))):]
+	}
+	o.at += int64(len(p))
+	if o.file == nil || len(fresh) == 0 {
+		return len(p), nil
+	}
+	o.local = o.at
+	if _, err := o.file.Write(fresh); err != nil {
+		return 0, o.fault(err)
 	}
 	if o.keep == nil {
-		return n, nil
+		return len(p), nil
 	}
-	if n, err = o.keep.Write(p); err != nil {
-		return n, fmt.Errorf("%w; --no-store builds without it", err)
+	if _, err := o.keep.Write(fresh); err != nil {
+		return 0, fmt.Errorf("%w; --no-store builds without it", err)
 	}
-	return n, nil
+	return len(p), nil
 }
 
 func (o *output) emitOnce(ctx, whole context.Context) error {
 	if err := o.create(whole, true); err != nil {
 		return err
-	}
-	opt := EmitOptions{Jobs: o.b.opt.Jobs, Memory: o.b.opt.Memory, Events: o.b.opt.Events, FileSumOnly: !o.b.recording()}
-	if o.keep != nil {
-		opt.Sum = o.keep.Sum
 	}
 	r := &keptReader{o: o, open: map[digest.Digest]StoredBlob{}}
 	defer r.close()
@@ -225,16 +250,48 @@ func (o *output) emitOnce(ctx, whole context.Context) error {
 		defer release()
 		l = after
 	}
-	written, err := Emit(ctx, l, r.read, o, opt)
+	var written *Written
+	err := o.sendAll(ctx, func(ctx context.Context, from *EmitMark) (err error) {
+		written, err = Emit(ctx, l, r.read, o, o.emitOptions(from))
+		if err != nil || o.send == nil {
+			return err
+		}
+		if err := o.damaged(written); err != nil {
+			return err // before the targets compare digests
+		}
+		return o.send.SetFinal(written.Tensors)
+	})
 	if err != nil {
 		return err
 	}
+	if written == nil {
+		return fmt.Errorf("%s: %w: the targets have the file and nothing says what is in it; remove it there and build again", o.layout.File, ErrLayout)
+	}
+	if err := o.damaged(written); err != nil {
+		return err
+	}
+	o.written, o.lost = written, lossOf(o.layout)
+	return nil
+}
+
+func (o *output) emitOptions(from *EmitMark) EmitOptions {
+	opt := EmitOptions{Jobs: o.b.opt.Jobs, Memory: o.b.opt.Memory, Events: o.b.opt.Events, FileSumOnly: !o.b.recording(), From: from}
+	switch {
+	case o.send != nil:
+		opt.Sum, opt.Mark = o.send.Sum, o.send.Mark
+	case o.keep != nil:
+		opt.Sum = o.keep.Sum
+	}
+	return opt
+}
+
+// damaged finds tensors out of the store that are not what they were.
+func (o *output) damaged(written *Written) error {
 	for i, t := range written.Tensors {
 		if o.has(i) && o.kept[i].SHA256 != t.SHA256 {
 			return &staleError{i, t.Name}
 		}
 	}
-	o.written, o.lost = written, lossOf(o.layout)
 	return nil
 }
 
@@ -319,8 +376,11 @@ func (r *keptReader) close() {
 // copyCached takes the whole file from the store, unless it stands there
 // already. Either way every byte is hashed.
 func (o *output) copyCached(ctx, whole context.Context) error {
-	if sum, ok := sameFile(ctx, o.path, o.layout.Size); ok && sum == o.written.Digest {
-		o.same = true
+	if !o.streamed() {
+		sum, ok := sameFile(ctx, o.path, o.layout.Size)
+		o.same = ok && sum == o.written.Digest
+	}
+	if o.same && len(o.sinks) == 0 {
 		return nil
 	}
 	src, err := o.b.opt.Store.OpenBlob(ctx, o.written.Digest)
@@ -328,9 +388,16 @@ func (o *output) copyCached(ctx, whole context.Context) error {
 		return fmt.Errorf("%w: %w", errStale, err)
 	}
 	defer src.Close()
-	if err := o.create(whole, false); err != nil {
-		return err
+	if !o.same {
+		if err := o.create(whole, false); err != nil {
+			return err
+		}
 	}
+	return o.sendAll(ctx, func(ctx context.Context, _ *EmitMark) error { return o.copyBlob(ctx, src) })
+}
+
+// copyBlob writes all of a stored blob.
+func (o *output) copyBlob(ctx context.Context, src StoredBlob) error {
 	h := digest.New()
 	buf := make([]byte, 1<<20)
 	for off := int64(0); off < o.layout.Size; {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"quern/artifacts/sink"
 	"quern/model"
 	"quern/tensor"
 )
@@ -41,6 +42,9 @@ type PlacedEmitter struct {
 	Where   string
 	// File is what the recipe calls the output.
 	File string
+	// To is where it goes; none means a file of this name in the output folder.
+	// Relative paths of this machine start at that folder.
+	To []sink.Target
 }
 
 // Lossy marks a stage after which values are no longer those of the source up
@@ -258,11 +262,16 @@ func (p *Plan) Warnings() []string {
 }
 
 // needs lists what a network source has to deliver for the outputs, in the
-// order of reading. skip says which items come from elsewhere.
-func (p *Plan) needs(skip func(output, item int) bool) map[string][]tensor.Extent {
+// order of reading. skip says which items come from elsewhere, from where an
+// output begins; nil means nothing and at the start.
+func (p *Plan) needs(skip func(output, item int) bool, from func(output int) *EmitMark) map[string][]tensor.Extent {
 	out := map[string][]tensor.Extent{}
 	for o, l := range p.Layouts {
-		for _, e := range fetchNeeds(l, func(i int) bool { return skip != nil && skip(o, i) }) {
+		var m *EmitMark
+		if from != nil {
+			m = from(o)
+		}
+		for _, e := range fetchNeeds(l, func(i int) bool { return skip != nil && skip(o, i) }, m) {
 			out[e.Source] = append(out[e.Source], e)
 		}
 	}

@@ -7,18 +7,32 @@ import (
 	"path/filepath"
 	"strings"
 
+	"quern/artifacts/sink"
 	"quern/internal/atomicfile"
 )
 
 // prepare checks what can fail before any work: folders, names that are taken,
 // inputs that would be overwritten.
 func (b *build) prepare() error {
-	if err := b.makeFolder(b.opt.OutDir); err != nil {
+	if err := b.routes(); err != nil {
 		return err
 	}
 	guarded := b.guarded()
-	for _, l := range b.plan.Layouts {
-		path := filepath.Join(b.opt.OutDir, filepath.FromSlash(l.File))
+	for _, o := range b.outs {
+		for _, path := range o.localTargets() {
+			me := place(path)
+			for _, g := range guarded {
+				if g.is(me) {
+					return fmt.Errorf("%w: target %s is %s; choose another", g.fault, path, g.what)
+				}
+			}
+			me.what, me.fault = "a target of output "+o.layout.File, ErrOutput
+			guarded = append(guarded, me)
+		}
+		if o.streamed() {
+			continue
+		}
+		l, path := o.layout, o.path
 		if err := b.makeFolder(filepath.Dir(path)); err != nil {
 			return err
 		}
@@ -37,9 +51,19 @@ func (b *build) prepare() error {
 		}
 		me.what, me.fault = "also output "+l.File, ErrOutput
 		guarded = append(guarded, me)
-		b.outs = append(b.outs, &output{b: b, layout: l, path: path})
 	}
 	return nil
+}
+
+// localTargets are the files of this machine that sinks write.
+func (o *output) localTargets() []string {
+	var out []string
+	for _, t := range o.targets {
+		if t.Kind == sink.File || t.Kind == sink.Flash {
+			out = append(out, t.Path)
+		}
+	}
+	return out
 }
 
 // guard is a file that an output must not be.
@@ -132,12 +156,15 @@ func (b *build) removeFolders() {
 func (b *build) space() []string {
 	var files, kept int64
 	for _, o := range b.outs {
+		if o.streamed() {
+			continue // its targets are asked themselves
+		}
 		st, err := os.Stat(o.path)
 		if o.cached && err == nil && st.Size() == o.layout.Size {
 			continue // stands there already, in all likelihood
 		}
 		files += o.layout.Size
-		if !o.cached && b.keeping() {
+		if !o.cached && b.keeping() && !b.streams {
 			kept += o.layout.Size
 		}
 	}

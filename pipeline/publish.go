@@ -44,6 +44,11 @@ func (b *build) publish(ctx context.Context) error {
 		if err := o.commit(); err != nil {
 			return err
 		}
+		if o.send != nil {
+			if err := o.send.Publish(ctx); err != nil {
+				return err
+			}
+		}
 		b.opt.Events.Event(Event{Kind: EventDone, Output: o.layout.File, Total: o.layout.Size})
 		b.res.Outputs = append(b.res.Outputs, b.outputResult(o, rec.Outputs[i]))
 	}
@@ -55,7 +60,10 @@ func (b *build) publish(ctx context.Context) error {
 
 // keep records the build in the store.
 func (b *build) keep(ctx context.Context, rec *Record) error {
-	if !b.keeping() {
+	if b.streams && b.keeping() {
+		b.note("the store keeps nothing of a build with outputs that only go to targets")
+	}
+	if !b.keeping() || b.streams {
 		return nil
 	}
 	m, err := b.opt.Store.Record(ctx, rec)
@@ -128,7 +136,7 @@ func (b *build) outputResult(o *output, rec OutputRecord) OutputResult {
 	}
 	return OutputResult{
 		File: o.layout.File, Path: o.path, Format: o.layout.Format, Size: rec.Size, SHA256: rec.Digest,
-		BitsPerWeight: bitsPerWeight(o.layout), Tensors: len(o.layout.Items), Made: made, Cached: o.cached,
+		BitsPerWeight: bitsPerWeight(o.layout), Tensors: len(o.layout.Items), Made: made, Cached: o.cached, Targets: o.shown(), Already: o.there || o.send != nil && o.send.Already(),
 		Lost: o.lost, Worst: o.worst,
 	}
 }

@@ -93,7 +93,7 @@ func (p *Plan) Report(ctx context.Context, store Store, opt EmitOptions) (*PlanR
 		}
 		doc.Outputs = append(doc.Outputs, out)
 	}
-	needs := p.needs(func(o, i int) bool { return kept[o].has(i) })
+	needs := p.needs(func(o, i int) bool { return kept[o].has(i) }, nil)
 	for _, s := range p.Sources {
 		src := PlanSource{SourceRecord: SourceRecord{Name: s.Name, Kind: s.Kind, Ref: s.Ref, Commit: s.Commit, Files: s.Files}}
 		if s.Fetch != nil {

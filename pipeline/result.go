@@ -26,7 +26,7 @@ type Result struct {
 // OutputResult is one file of a Result.
 type OutputResult struct {
 	File   string        `json:"file"`
-	Path   string        `json:"path"`
+	Path   string        `json:"path,omitempty"` // none where the file is only elsewhere
 	Format string        `json:"format"`
 	Size   int64         `json:"size"`
 	SHA256 digest.Digest `json:"sha256"`
@@ -37,8 +37,12 @@ type OutputResult struct {
 	// store.
 	Made int `json:"tensors_made"`
 	// Cached says that the whole file was in the store.
-	Cached bool        `json:"cached"`
-	Lost   *LostValues `json:"lost,omitempty"`
+	Cached bool `json:"cached"`
+	// Targets are where the file was sent, without what is secret in them; Already
+	// says that all of them had it.
+	Targets []string    `json:"targets,omitempty"`
+	Already bool        `json:"already_there,omitempty"`
+	Lost    *LostValues `json:"lost,omitempty"`
 	// Worst is the tensor with the lowest signal-to-noise ratio, where it was
 	// measured.
 	Worst *WorstTensor `json:"worst,omitempty"`

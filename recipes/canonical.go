@@ -10,7 +10,7 @@ import (
 
 // Canonical writes the recipe as JSON that is equal for recipes of equal
 // meaning: keys in the table's order, sources sorted by name, defaults and
-// positions left out, names of types in one spelling. Local paths are left out
+// positions left out, names of types in one spelling. Targets and local paths are left out
 // too, dir, file and gguf sources show only their kind: where a file lies says
 // nothing of its content, which the caller adds by digest.
 func (r *Recipe) Canonical() []byte {
@@ -130,7 +130,7 @@ func (w *writer) object(obj *object, v reflect.Value, id string, free bool) {
 	if obj != nil {
 		for i := range obj.fields {
 			f := &obj.fields[i]
-			if f.goName == "" || f.free && !free {
+			if f.goName == "" || f.free && !free || f.here {
 				continue
 			}
 			x := v.FieldByName(f.goName)

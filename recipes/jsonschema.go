@@ -162,7 +162,11 @@ func needs(group []string) []any {
 func (f *field) schema(owner string) props {
 	s := f.scalarSchema(owner)
 	if f.list {
-		s = props{{"type", "array"}, {"items", s}}
+		all := props{{"type", "array"}, {"items", s}}
+		if f.one {
+			all = props{{"anyOf", []any{s, all}}}
+		}
+		s = all
 	}
 	doc := f.doc
 	if f.def == "" && f.noDef != "" {

@@ -211,9 +211,10 @@ type Imatrix struct {
 
 // Output is one file to write.
 type Output struct {
-	Format  string // gguf, kmcu or cact
-	File    string // relative, stays inside -o
-	OutType string // gguf from a Hugging Face model without a convert step
+	Format  string   // gguf, kmcu or cact
+	File    string   // relative, stays inside -o
+	To      []string // targets, as artifacts/sink parses them; none means File in -o
+	OutType string   // gguf from a Hugging Face model without a convert step
 	// SplitSize and SplitTensors bound the tensor bytes and the tensors of a
 	// gguf file; more are written as shards. 0 means no bound.
 	SplitSize     int64

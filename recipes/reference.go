@@ -167,7 +167,9 @@ func (f *field) valueDoc() string {
 			s += fmt.Sprintf(", %d to %d", f.min, f.max)
 		}
 	}
-	if f.list {
+	if f.list && f.one {
+		s += ", or a list of such"
+	} else if f.list {
 		s = "list of " + s
 	}
 	return cell(s)

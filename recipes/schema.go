@@ -30,6 +30,7 @@ const (
 	kindSHA256                      // 64 hex digits
 	kindSource                      // the name of a source, or a word of field.choices
 	kindResult                      // the id of an earlier step, or the name of a source
+	kindTarget                      // where an output is sent
 	kindObject                      // field.object
 	kindPart                        // a part of the recipe with its own decoder
 )
@@ -62,6 +63,11 @@ type field struct {
 	// free keys change no output byte: names of files and of results. They
 	// are left out of Step.Key and Output.Key.
 	free bool
+	// here keys say where something is, on this machine or another one. They are
+	// left out of the canonical form too, and so of locks and manifests.
+	here bool
+	// one lets a single value stand for a list of one.
+	one bool
 }
 
 // object is a mapping with known keys.
@@ -262,6 +268,8 @@ func (f *field) kindWords() string {
 		return "the name of a source"
 	case kindResult:
 		return "the id of a step or the name of a source"
+	case kindTarget:
+		return "a target such as adb:/data/local/tmp/"
 	case kindObject:
 		return "a mapping"
 	}

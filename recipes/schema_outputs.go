@@ -63,6 +63,7 @@ func outputObjects() []*object {
 				doc: "The file format."},
 			{key: "file", goName: "File", kind: kindOutputFile, required: true, example: "stories." + f.name, free: true,
 				doc: "Where to write, relative to the output folder (-o), inside it, with / between parts."},
+			targetField(),
 		}, f.fields...)
 	}
 	return formats

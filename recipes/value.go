@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"quern/artifacts/sink"
 	"quern/hub"
 	"quern/tensor"
 )
@@ -24,6 +25,9 @@ func (c *checker) value(n *node, path string, f *field, dst reflect.Value) {
 		return
 	}
 	if f.list {
+		if f.one && n.kind == scalar && !n.isNull() {
+			n = &node{kind: list, pos: n.pos, items: []*node{n}}
+		}
 		if n.kind != list {
 			c.errorf(n.pos, path, "must be a list, not %s", n.what())
 			return
@@ -154,6 +158,9 @@ func (f *field) parseText(s string) (any, error) {
 			return nil, fmt.Errorf("%s is not a file of a repository: it must be a path such as folder/model.gguf, from the repository's root", quote(s))
 		}
 		return s, nil
+	case kindTarget:
+		_, err := sink.Parse(s)
+		return s, err
 	case kindHF:
 		ref, err := hub.ParseRef(s)
 		if err != nil {

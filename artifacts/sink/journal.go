@@ -40,11 +40,12 @@ const (
 
 // journalDoc is a journal's JSON. Where the file went is not in it.
 type journalDoc struct {
-	Version int            `json:"version"`
-	Key     string         `json:"key"`
-	Size    int64          `json:"size"`
-	SHA256  *digest.Digest `json:"sha256,omitempty"` // of the whole, once it is known
-	Marks   []Mark         `json:"marks,omitempty"`
+	Version int             `json:"version"`
+	Key     string          `json:"key"`
+	Size    int64           `json:"size"`
+	SHA256  *digest.Digest  `json:"sha256,omitempty"` // of the whole, once it is known
+	Marks   []Mark          `json:"marks,omitempty"`
+	Final   json.RawMessage `json:"final,omitempty"`
 }
 
 const journalVersion = 1
@@ -92,7 +93,12 @@ func (t *Transfer) load() {
 	if err != nil || doc.Key != t.opt.Key || doc.Size != t.opt.Size {
 		return // of another build, or damaged: nothing is lost but time
 	}
-	t.begun, t.marks = true, doc.Marks
+	for _, m := range doc.Marks {
+		if t.opt.Check != nil && t.opt.Check(m) != nil {
+			return
+		}
+	}
+	t.begun, t.marks, t.final = true, doc.Marks, doc.Final
 	if doc.SHA256 != nil && t.known.IsZero() {
 		t.known = *doc.SHA256
 	}
@@ -130,7 +136,7 @@ func (t *Transfer) save(now bool) {
 	}
 	t.saved = time.Now()
 	t.begun = true
-	t.write(journalDoc{Marks: t.marks[max(0, len(t.marks)-savedMarks):]})
+	t.journal(journalDoc{Marks: t.marks[max(0, len(t.marks)-savedMarks):]})
 }
 
 // finished keeps the digest, so that the same build finds its work done.
@@ -138,10 +144,10 @@ func (t *Transfer) finished() {
 	if t.opt.Journal == nil || t.opt.Key == "" {
 		return
 	}
-	t.write(journalDoc{SHA256: &t.sum})
+	t.journal(journalDoc{SHA256: &t.sum, Final: t.final})
 }
 
-func (t *Transfer) write(doc journalDoc) {
+func (t *Transfer) journal(doc journalDoc) {
 	doc.Version, doc.Key, doc.Size = journalVersion, t.opt.Key, t.opt.Size
 	b, err := json.Marshal(doc)
 	if err == nil {
@@ -157,11 +163,7 @@ func (t *Transfer) write(doc journalDoc) {
 func FileJournal(dir string, targets []Target) Journal {
 	var names []string
 	for _, t := range targets {
-		s := t.String()
-		if t.URL != nil {
-			s = t.URL.String()
-		}
-		names = append(names, s)
+		names = append(names, t.ID())
 	}
 	sum := digest.Of([]byte(strings.Join(names, "\n")))
 	return fileJournal(filepath.Join(dir, sum.Hex()[:32]+".json"))

@@ -52,7 +52,8 @@ func Parse(s string) (Target, error) {
 			return t, fmt.Errorf("%w: %q holds control characters", ErrSyntax, part)
 		}
 	}
-	t.Folder = strings.HasSuffix(t.Path, "/") || t.Kind == File && isFolder(t.Path)
+	base := t.Path[strings.LastIndexByte(t.Path, '/')+1:]
+	t.Folder = t.Kind != Stdout && (base == "" || base == "." || base == "..")
 	return t, nil
 }
 
@@ -99,11 +100,6 @@ func isScheme(s string) bool {
 		}
 	}
 	return true
-}
-
-func isFolder(path string) bool {
-	st, err := os.Stat(path)
-	return err == nil && st.IsDir()
 }
 
 // parseADB reads /PATH and SERIAL:/PATH. A serial number may have colons, as that
@@ -199,13 +195,17 @@ func showURL(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
-// In places a relative path of this machine below a folder.
+// In places a relative path of this machine below a folder, and finds out whether
+// it is one itself.
 func (t Target) In(dir string) Target {
-	if (t.Kind == File || t.Kind == Flash) && !filepath.IsAbs(t.Path) {
+	if t.Kind != File && t.Kind != Flash {
+		return t
+	}
+	if !filepath.IsAbs(t.Path) {
 		t.Path = filepath.Join(dir, filepath.FromSlash(t.Path))
-		if t.Kind == File && isFolder(t.Path) {
-			t.Folder = true
-		}
+	}
+	if st, err := os.Stat(t.Path); t.Kind == File && err == nil && st.IsDir() {
+		t.Folder = true
 	}
 	return t
 }
@@ -227,6 +227,17 @@ func (t Target) At(name string) Target {
 		t.Path = strings.TrimSuffix(t.Path, "/") + "/" + name
 	}
 	return t
+}
+
+// ID is equal for targets that are one file. It may hold secrets.
+func (t Target) ID() string {
+	if t.URL != nil {
+		return t.URL.String()
+	}
+	if t.Kind == File || t.Kind == Flash {
+		return "file:" + filepath.Clean(t.Path)
+	}
+	return t.String()
 }
 
 // String is the target as messages show it.

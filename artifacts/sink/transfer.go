@@ -2,6 +2,7 @@ package sink
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -30,6 +31,9 @@ type TransferOptions struct {
 	Say func(string)
 	// Pause waits before another try; nil waits.
 	Pause func(context.Context, time.Duration) error
+	// Check looks at marks of a journal before they are used; one that fails makes
+	// the journal worthless. nil takes all.
+	Check func(Mark) error
 	// Interval is the distance of marks in bytes; 0 means a 512th of Size, 64 KiB
 	// to 16 MiB.
 	Interval int64
@@ -49,8 +53,10 @@ type Transfer struct {
 	hash    hash.Hash
 	marks   []Mark
 	known   digest.Digest
-	begun   bool // the journal knows of this transfer
-	reached bool // all targets have answered once
+	begun   bool            // the journal knows of this transfer
+	looked  bool            // connect has just been done
+	final   json.RawMessage // what the producer keeps with a finished file
+	reached bool            // all targets have answered once
 	saved   time.Time
 	sum     digest.Digest // of the whole
 	low     int64         // the highest offset that all lanes have confirmed
@@ -130,7 +136,7 @@ func (t *Transfer) Run(ctx context.Context, produce Producer) error {
 			t.opt.Say(err.Error() + "; it is sent anew")
 			continue
 		case !IsPassing(err):
-			if errors.Is(err, ErrTarget) && !errors.Is(err, ErrNoSpace) {
+			if !errors.Is(err, ErrNoSpace) {
 				t.sayLeft()
 			}
 			return err
@@ -154,21 +160,50 @@ func (t *Transfer) Run(ctx context.Context, produce Producer) error {
 	}
 }
 
+// Start finds out what the targets have, before Run, and gives the mark that Run
+// will begin with; already says that nothing needs to be produced. An error is
+// Run's to report.
+func (t *Transfer) Start(ctx context.Context) (m Mark, already bool) {
+	if !t.looked {
+		if err := t.connect(ctx); err != nil {
+			return Mark{}, false
+		}
+	}
+	t.looked = true
+	if len(t.active()) == 0 {
+		t.sum, t.at = t.known, t.opt.Size
+		return Mark{}, true
+	}
+	m, err := t.rewind(t.lowest())
+	if err != nil {
+		return Mark{}, false
+	}
+	return m, false
+}
+
+// lowest is the offset from which on some lane needs bytes.
+func (t *Transfer) lowest() int64 {
+	from := t.opt.Size
+	for _, l := range t.active() {
+		from = min(from, l.from)
+	}
+	return from
+}
+
 // once is one pass over the file.
 func (t *Transfer) once(ctx context.Context, produce Producer) error {
-	if err := t.connect(ctx); err != nil {
-		return err
+	if !t.looked {
+		if err := t.connect(ctx); err != nil {
+			return err
+		}
 	}
-	t.reached = true
+	t.looked, t.reached = false, true
 	active := t.active()
 	if len(active) == 0 {
 		t.sum, t.at = t.known, t.opt.Size
 		return nil
 	}
-	from := t.opt.Size
-	for _, l := range active {
-		from = min(from, l.from)
-	}
+	from := t.lowest()
 	t.low = max(t.low, from)
 	m, err := t.rewind(from)
 	if err != nil {
@@ -310,7 +345,7 @@ func (t *Transfer) reach() error {
 
 // Sum is the digest of what was written; after Run that of the file.
 func (t *Transfer) Sum() digest.Digest {
-	if !t.sum.IsZero() {
+	if !t.sum.IsZero() || t.hash == nil {
 		return t.sum
 	}
 	return digest.Sum(t.hash)
@@ -353,7 +388,7 @@ func (t *Transfer) retry(ctx context.Context, f func() error) error {
 // others. It is an error when some of them cannot be taken back.
 func (t *Transfer) Reset() error {
 	t.disconnect()
-	t.marks, t.sum, t.known, t.low = nil, digest.Digest{}, digest.Digest{}, 0
+	t.marks, t.sum, t.known, t.low, t.looked, t.final = nil, digest.Digest{}, digest.Digest{}, 0, false, nil
 	for _, l := range t.lanes {
 		if l.stream() && l.fed > 0 {
 			return l.fault("start over", errors.New("bytes that turned out to be wrong are gone already"))
@@ -362,6 +397,17 @@ func (t *Transfer) Reset() error {
 	}
 	return nil
 }
+
+// SetFinal gives what is to be kept with the journal of a finished file, Final what
+// an earlier process kept of the same one.
+func (t *Transfer) SetFinal(v any) error {
+	b, err := json.Marshal(v)
+	t.final = b
+	return err
+}
+
+// Final is nil where nothing was kept.
+func (t *Transfer) Final() json.RawMessage { return t.final }
 
 // Already reports whether all targets had the file before.
 func (t *Transfer) Already() bool { return len(t.active()) == 0 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"quern/artifacts/sink"
 	"quern/pipeline"
 	"quern/recipes"
 	"quern/stages/assemble"
@@ -56,7 +57,11 @@ func Project(r *recipes.Recipe, env source.Env) (*pipeline.Project, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w: %w", o.Pos, pipeline.ErrRecipe, err)
 		}
-		p.Emitters = append(p.Emitters, pipeline.PlacedEmitter{Emitter: em, Where: o.Pos.String(), File: o.File})
+		to, err := targets(o.To)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w: %w", o.Pos, pipeline.ErrRecipe, err)
+		}
+		p.Emitters = append(p.Emitters, pipeline.PlacedEmitter{Emitter: em, Where: o.Pos.String(), File: o.File, To: to})
 	}
 	for _, g := range r.Gates {
 		gate, err := gate(g)
@@ -66,6 +71,18 @@ func Project(r *recipes.Recipe, env source.Env) (*pipeline.Project, error) {
 		p.Gates = append(p.Gates, pipeline.PlacedGate{Gate: gate, Where: g.Pos.String(), Output: g.Output()})
 	}
 	return p, nil
+}
+
+func targets(list []string) ([]sink.Target, error) {
+	var out []sink.Target
+	for _, s := range list {
+		t, err := sink.Parse(s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out, nil
 }
 
 // stepParams takes the steps out of a canonical recipe, which has no positions
