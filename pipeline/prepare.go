@@ -176,6 +176,9 @@ func (b *build) space() []string {
 func (r *PlanReport) Space(outDir string, store Store) []string {
 	var files, kept int64
 	for _, o := range r.Outputs {
+		if o.streamed {
+			continue
+		}
 		files += o.Size
 		if !o.Kept && store != nil {
 			kept += o.Size

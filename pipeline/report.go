@@ -3,9 +3,11 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"path"
 	"runtime"
 	"slices"
 
+	"quern/artifacts/sink"
 	"quern/tensor"
 )
 
@@ -24,14 +26,18 @@ type PlanReport struct {
 
 // PlanOutput is one file of a PlanReport.
 type PlanOutput struct {
-	File          string       `json:"file"`
-	Format        string       `json:"format"`
-	Size          int64        `json:"size"`
-	HeaderBytes   int64        `json:"header_bytes"`
-	BitsPerWeight float64      `json:"bits_per_weight"`
-	Types         []TypeShare  `json:"types"`
-	Kept          bool         `json:"in_store"`
-	Tensors       []PlanTensor `json:"tensors"`
+	File          string      `json:"file"`
+	Format        string      `json:"format"`
+	Size          int64       `json:"size"`
+	HeaderBytes   int64       `json:"header_bytes"`
+	BitsPerWeight float64     `json:"bits_per_weight"`
+	Types         []TypeShare `json:"types"`
+	Kept          bool        `json:"in_store"`
+	// To are the targets that the file is sent to, none for the output folder.
+	To      []string     `json:"to,omitempty"`
+	Tensors []PlanTensor `json:"tensors"`
+
+	streamed bool // no file of this machine is among To
 }
 
 // TypeShare says how much of a file is of a type, as fractions.
@@ -84,6 +90,11 @@ func (p *Plan) Report(ctx context.Context, store Store, opt EmitOptions) (*PlanR
 		out := PlanOutput{
 			File: l.File, Format: l.Format, Size: l.Size, HeaderBytes: int64(len(l.Header)),
 			BitsPerWeight: bitsPerWeight(l), Types: typeShares(l), Kept: o.cached,
+		}
+		for _, t := range p.Project.Emitters[p.emitters[i]].To {
+			t = t.At(path.Base(l.File))
+			out.To = append(out.To, t.String())
+			out.streamed = (out.streamed || len(out.To) == 1) && t.Kind != sink.File
 		}
 		for k, it := range l.Items {
 			out.Tensors = append(out.Tensors, PlanTensor{

@@ -118,7 +118,7 @@ func TestHTTPAnswers(t *testing.T) {
 	}{
 		{&sinktest.Server{Status: []int{503, 502, 429}}, nil, "", true},
 		{&sinktest.Server{Status: []int{403}}, sink.ErrRefused, "403", false},
-		{&sinktest.Server{Status: []int{413}}, sink.ErrTooLarge, "413", false},
+		{&sinktest.Server{Status: []int{413}}, sink.ErrRefused, "413", false},
 		{&sinktest.Server{Status: []int{507}}, sink.ErrNoSpace, "507", false},
 		{&sinktest.Server{Status: []int{409}}, sink.ErrRefused, "is the folder there?", false},
 		{&sinktest.Server{Status: []int{302}}, sink.ErrRefused, "give the address that it leads to", false},

@@ -185,7 +185,7 @@ func (s *httpSink) refusal(res *http.Response) error {
 		}
 		return fmt.Errorf("%w: %w", ErrRefused, why)
 	case http.StatusRequestEntityTooLarge:
-		return fmt.Errorf("%w: %w", ErrTooLarge, why)
+		return fmt.Errorf("%w: %w; it takes no file of this length", ErrRefused, why)
 	case http.StatusInsufficientStorage:
 		return fmt.Errorf("%w: %w", ErrNoSpace, why)
 	case http.StatusConflict:

@@ -24,14 +24,16 @@ func buildCommand() *cli.Command {
 		&cli.StringFlag{Name: "measure", Value: "auto", Usage: "find the worst tensor of each file: auto (small ones), always or never"},
 		jsonFlag(), progressFlag(), storeFlag(),
 	}
+	flags = append(flags, toFlag())
 	return &cli.Command{
 		Name:      "build",
 		Usage:     "build the outputs of a recipe",
 		ArgsUsage: "RECIPE",
 		Description: "RECIPE is a file, or builtin: and the name of one that quern recipes lists.\n\n" +
 			"Plans the recipe, writes its outputs and keeps them in the store. A lock file beside the recipe\n" +
-			"(or in the output folder, where the recipe's folder is read-only) says what was read and written.",
-		Flags:  slices.Concat(flags, workFlags(), networkFlags(), headerFlags()),
+			"(or in the output folder, where the recipe's folder is read-only) says what was read and written. Outputs with targets,\n" +
+			"in the recipe's to: or by --to, are sent there as they are made.",
+		Flags:  slices.Concat(flags, sendFlags(), workFlags(), networkFlags(), headerFlags()),
 		Action: runBuild,
 	}
 }
@@ -91,7 +93,11 @@ func runBuild(c *cli.Context) error {
 	if len(r.Outputs) == 0 {
 		return usagef("%s: the recipe has no outputs", r.File)
 	}
-	opt := pipeline.BuildOptions{
+	ways, err := e.send(prj)
+	if err != nil {
+		return err
+	}
+	opt := pipeline.BuildOptions{Send: ways,
 		OutDir: out, Store: e.buildStore(), Jobs: workers, Memory: mem, NoCache: c.Bool("no-cache"),
 		LockPaths: lockPaths, Inputs: inputs, Before: programOf(c).hooks.before, Locked: c.Bool("locked"), Events: rep,
 		Inspect: gates.TokenizerNotes, Measure: gates.Worst, MeasureLimit: limit,
@@ -104,14 +110,29 @@ func runBuild(c *cli.Context) error {
 	if err != nil || c.Bool("json") {
 		return err
 	}
-	return printBuild(c.App.Writer, res)
+	w := c.App.Writer
+	if sendsToStdout(prj) {
+		w = c.App.ErrWriter // the other one is the output's
+	}
+	return printBuild(w, res)
 }
 
 // printBuild writes the summary of a build.
 func printBuild(w io.Writer, res *pipeline.Result) error {
 	var b strings.Builder
 	for _, o := range res.Outputs {
-		fmt.Fprintf(&b, "%s\n", o.Path)
+		if o.Path != "" {
+			fmt.Fprintf(&b, "%s\n", o.Path)
+		} else {
+			fmt.Fprintf(&b, "%s\n", o.File)
+		}
+		for _, t := range o.Targets {
+			verb := "sent to"
+			if o.Already {
+				verb = "was at"
+			}
+			fmt.Fprintf(&b, "  %-8s %s\n", verb, t)
+		}
 		fmt.Fprintf(&b, "  size     %d bytes (%s), %s%d tensors\n", o.Size, bytesText(o.Size), perWeight(o.BitsPerWeight), o.Tensors)
 		fmt.Fprintf(&b, "  sha256   %s\n", o.SHA256.Hex())
 		switch {

@@ -125,6 +125,11 @@ func project(c *cli.Context, e *environment) (*recipes.Recipe, *pipeline.Project
 	if err != nil {
 		return nil, nil, recipeError(err)
 	}
+	to, err := targetsOf(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	e.streams = onlySent(r, to)
 	env, err := e.sources()
 	if err != nil {
 		return nil, nil, err
@@ -132,6 +137,11 @@ func project(c *cli.Context, e *environment) (*recipes.Recipe, *pipeline.Project
 	p, err := all.Project(r, env)
 	if err != nil {
 		return nil, nil, err
+	}
+	if len(to) > 0 {
+		for i := range p.Emitters {
+			p.Emitters[i].To = to
+		}
 	}
 	return r, p, nil
 }

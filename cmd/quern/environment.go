@@ -22,6 +22,9 @@ type environment struct {
 	events pipeline.Events
 	store  *local.Store // nil with --no-store or when there can be none
 	pins   map[string]string
+	// streams says that no output stays on this machine: then downloads are not
+	// kept either.
+	streams bool
 }
 
 // warn says what the user should know.
@@ -80,7 +83,7 @@ func openEnvironment(c *cli.Context, events pipeline.Events, canDoWithout bool) 
 
 // spool is where downloads are kept, or "" where nothing can be.
 func (e *environment) spool() string {
-	if e.store == nil {
+	if e.store == nil || e.streams {
 		return ""
 	}
 	if !e.store.ReadOnly() {

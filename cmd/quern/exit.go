@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	"quern/artifacts"
+	"quern/artifacts/sink"
 	"quern/internal/atomicfile"
 	"quern/pipeline"
 	"quern/recipes"
@@ -46,7 +47,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, errVerify), errors.Is(err, pipeline.ErrGate), errors.Is(err, pipeline.ErrLocked):
 		return exitVerify
-	case errors.Is(err, pipeline.ErrSource):
+	case errors.Is(err, pipeline.ErrSource), errors.Is(err, sink.ErrTarget):
 		return exitSource
 	}
 	return exitFailed
@@ -57,7 +58,7 @@ func exitCode(err error) int {
 func isUsage(err error) bool {
 	for _, target := range []error{
 		errUsage, recipes.ErrRecipe, pipeline.ErrRecipe, pipeline.ErrSameFile, pipeline.ErrOutput,
-		artifacts.ErrName, artifacts.ErrAmbiguous, artifacts.ErrNotStore, atomicfile.ErrNotRegular,
+		sink.ErrSyntax, sink.ErrTooLarge, sink.ErrFolder, artifacts.ErrName, artifacts.ErrAmbiguous, artifacts.ErrNotStore, atomicfile.ErrNotRegular,
 	} {
 		if errors.Is(err, target) {
 			return true

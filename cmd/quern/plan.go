@@ -15,7 +15,7 @@ import (
 func planCommand() *cli.Command {
 	flags := []cli.Flag{
 		&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Value: ".", Usage: "the `FOLDER` that outputs would go to: its free space is looked at"},
-		setFlag(), jsonFlag(), progressFlag(), storeFlag(),
+		setFlag(), toFlag(), jsonFlag(), progressFlag(), storeFlag(),
 		&cli.BoolFlag{Name: "no-store", Usage: "do not ask the store what it has"},
 		&cli.BoolFlag{Name: "no-cache", Usage: "plan as if the store had nothing"}}
 	return &cli.Command{
@@ -113,6 +113,9 @@ func printPlan(w io.Writer, doc *pipeline.PlanReport) error {
 			fmt.Fprintf(w, "; types: %s", shares(o.Types))
 		}
 		fmt.Fprintln(w)
+		for _, to := range o.To {
+			fmt.Fprintf(w, "  goes to %s\n", to)
+		}
 		if o.Kept {
 			fmt.Fprintf(w, "  the store has the whole file\n")
 		}

@@ -84,6 +84,9 @@ type plain struct {
 	w    io.Writer
 	now  func() time.Time
 	last time.Time
+	// from is where the output's bytes began to flow, since when.
+	from  int64
+	since time.Time
 }
 
 // plainInterval is the time between progress lines of one output.
@@ -98,11 +101,14 @@ func (p *plain) Event(e pipeline.Event) {
 	case pipeline.EventNote, pipeline.EventPhase:
 		fmt.Fprintln(p.w, e.Message)
 	case pipeline.EventOutput:
-		p.last = p.now()
+		p.last, p.since = p.now(), time.Time{}
 		fmt.Fprintf(p.w, "writing %s, %s\n", e.Output, bytesText(e.Total))
 	case pipeline.EventDone:
 		fmt.Fprintf(p.w, "finished %s\n", e.Output)
 	case pipeline.EventProgress, pipeline.EventFetch:
+		if e.Kind == pipeline.EventProgress && p.since.IsZero() {
+			p.from, p.since = e.Done, p.now()
+		}
 		if p.now().Sub(p.last) < plainInterval || e.Total <= 0 {
 			return
 		}
@@ -111,8 +117,19 @@ func (p *plain) Event(e pipeline.Event) {
 		if e.Kind == pipeline.EventFetch {
 			verb = "fetched"
 		}
-		fmt.Fprintf(p.w, "%s %s of %s (%d %%)\n", verb, bytesText(e.Done), bytesText(e.Total), 100*e.Done/e.Total)
+		fmt.Fprintf(p.w, "%s %s of %s (%d %%)%s\n", verb, bytesText(e.Done), bytesText(e.Total), 100*e.Done/e.Total, p.rate(e))
 	}
+}
+
+// rate says how fast an output goes, and how long the rest takes at that.
+func (p *plain) rate(e pipeline.Event) string {
+	took := p.now().Sub(p.since)
+	if e.Kind != pipeline.EventProgress || took < time.Second || e.Done <= p.from {
+		return ""
+	}
+	perSecond := float64(e.Done-p.from) / took.Seconds()
+	left := time.Duration(float64(e.Total-e.Done) / perSecond * float64(time.Second))
+	return fmt.Sprintf(", %s/s, %v left", bytesText(int64(perSecond)), left.Round(time.Second))
 }
 
 func (p *plain) Close() {}
