@@ -72,7 +72,7 @@ var layers = []layer{
 // testOnly are packages that only tests use, and tools of this repository that
 // no user runs.
 var testOnly = []string{
-	"internal/faulty", "internal/testmodel", "internal/scripts", "internal/fmacheck",
+	"internal/adbdevice", "internal/faulty", "internal/testmodel", "internal/scripts", "internal/fmacheck",
 	"artifacts/storetest", "artifacts/sink/sinktest", "artifacts/mem", "hub/hubtest", "model/modeltest", "stages/stagetest", "interop",
 }
 

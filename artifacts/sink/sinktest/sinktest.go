@@ -61,14 +61,21 @@ type Send struct {
 	Said     []string
 	Produced int // bytes made, over all calls
 	Pauses   int
-	Stop     func(at int) error // the producer's own fault
+	Stop     func(at int) error                         // the producer's own fault
+	Wait     func(context.Context, time.Duration) error // between tries, nil for not at all
 }
 
 // Run sends and publishes.
 func (s *Send) Run(ctx context.Context, sinks ...sink.Sink) error {
-	opt := sink.TransferOptions{Size: int64(len(s.Data)), Key: s.Key, Journal: s.Journal, Interval: interval, Linger: 5 * time.Second,
-		Say:   func(m string) { s.Said = append(s.Said, m) },
-		Pause: func(ctx context.Context, _ time.Duration) error { s.Pauses++; return context.Cause(ctx) }}
+	opt := sink.TransferOptions{Size: int64(len(s.Data)), Key: s.Key, Journal: s.Journal, Interval: max(interval, int64(len(s.Data)/100)), Linger: 5 * time.Second,
+		Say: func(m string) { s.Said = append(s.Said, m) },
+		Pause: func(ctx context.Context, d time.Duration) error {
+			s.Pauses++
+			if s.Wait != nil {
+				return s.Wait(ctx, d)
+			}
+			return context.Cause(ctx)
+		}}
 	if s.Known {
 		opt.Known = digest.Of(s.Data)
 	}
