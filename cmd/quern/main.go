@@ -53,7 +53,7 @@ const appHelp = `Exit codes:
    1    failed
    2    bad usage or recipe
    3    verification or gate failed
-   4    source, target or network failed
+   4    source or network failed
    130  interrupted`
 
 // newApp describes the command line.
