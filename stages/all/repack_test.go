@@ -12,6 +12,8 @@ import (
 	"quern/formats/repacked"
 	"quern/internal/digest"
 	"quern/pipeline"
+	"quern/recipes"
+	"quern/stages/all"
 	"quern/stages/emit"
 	"quern/stages/source"
 	"quern/tensor"
@@ -295,6 +297,53 @@ func TestOwnLayouts(t *testing.T) {
 					t.Errorf("%s: tensor %s is not that of the file", name, e.Name)
 				}
 			}
+		}
+	}
+}
+
+// TestRepackSaysWhatStaysPlain: a matrix whose rows do not divide into groups is left
+// out of the cache, and the plan says which and why.
+func TestRepackSaysWhatStaysPlain(t *testing.T) {
+	text := `version: 1
+name: plain
+sources:
+  base: {dir: "DIR"}
+steps:
+  - pad: {ffn: 32, vocab: 12}
+  - quantize: {type: Q8_0}
+outputs:
+  - {format: gguf, file: out.gguf, repack: [q8_0_4x8]}
+`
+	// 516 rows of the embedding, which is the head too, are groups of 4 and not of 8.
+	text = strings.Replace(text, "DIR", folder(t, "stories260k"), 1)
+	res, err := build1(t.Context(), t, text, sourceEnv(), pipeline.BuildOptions{OutDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache, err := repacked.Open(t.Context(), "c", blobOf(readAll(t, res.Outputs[1].Path)), repacked.Options{})
+	if err != nil || cache.Entries[0].Name != "token_embd.weight" || cache.Entries[0].Shape[0] != 516 {
+		t.Fatalf("%+v, %v", cache.Entries[0].Spec, err)
+	}
+	r, err := recipes.Parse("r.yaml", []byte(strings.NewReplacer("q8_0_4x8", "q4_0_8x8", "{type: Q8_0}", "{type: Q4_0}").Replace(text)), recipes.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prj, err := all.Project(r, sourceEnv())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := pipeline.NewPlan(t.Context(), prj, pipeline.PlanOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plan.Close()
+	notes := strings.Join(plan.Layouts[1].Notes, "\n")
+	if !strings.Contains(notes, "token_embd.weight stays out") || !strings.Contains(notes, "groups of 8, 516 rows") {
+		t.Errorf("the plan says %q", notes)
+	}
+	for _, it := range plan.Layouts[1].Items {
+		if it.Tensor.Name == "token_embd.weight" {
+			t.Error("it is in the cache all the same")
 		}
 	}
 }
