@@ -178,7 +178,7 @@ func (c *checker) checkConvert(r *Recipe) {
 				c.errorf(s.Pos, fmt.Sprintf("steps.%d.convert", s.index), "is unused: %s", gguf)
 			}
 			gguf = "a convert step came before"
-		case "quantize", "reorder", "assemble":
+		case "quantize", "reorder", "assemble", "graft":
 			if gguf == "" {
 				article := "a"
 				if s.Kind == "assemble" {

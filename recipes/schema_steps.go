@@ -66,6 +66,7 @@ func stepObjects() []*object {
 		},
 		selectTokensObject(),
 		assembleObject(),
+		graftObject(),
 		pruneHeadObject(),
 		quantizeObject(),
 		{

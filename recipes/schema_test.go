@@ -121,6 +121,9 @@ func TestExamples(t *testing.T) {
 		if strings.Contains(o.example, "base: fine") {
 			head = strings.Replace(named, "base: {dir: m}, calibration", "fine: {gguf: a}, small", 1)
 		}
+		if strings.Contains(o.example, "from: repo") {
+			head = strings.Replace(named, "calibration: {file: t}", "repo: {hf: a/b}", 1)
+		}
 		if strings.Contains(o.example, "tuned") {
 			head = strings.Replace(named, "calibration", "tuned", 1)
 		}

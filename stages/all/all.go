@@ -116,6 +116,8 @@ func stage(s recipes.Step) (pipeline.Stage, error) {
 		return prunehead.New(p), nil
 	case recipes.Imatrix:
 		return imatrix.New(p), nil
+	case recipes.Graft:
+		return assemble.NewGraft(p)
 	case recipes.Assemble:
 		return assemble.New(p)
 	case recipes.SelectTokens:

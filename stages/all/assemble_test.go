@@ -291,3 +291,23 @@ func TestAssembleFaults(t *testing.T) {
 		t.Errorf("warnings %q", res.Warnings)
 	}
 }
+
+// rewriteMeta writes a GGUF file with other metadata and no weights.
+func rewriteMeta(t *testing.T, path string, meta *gguf.Metadata) string {
+	t.Helper()
+	var specs []gguf.TensorSpec
+	for _, x := range openGGUF(t, path).Tensors {
+		specs = append(specs, gguf.TensorSpec{Name: x.Name, Type: x.Tensor.Type, Shape: x.Tensor.Shape})
+	}
+	l, err := gguf.NewLayout(meta, specs, gguf.LayoutOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([]byte, l.Size)
+	copy(out, l.Header)
+	p := filepath.Join(t.TempDir(), "changed.gguf")
+	if err := os.WriteFile(p, out, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}

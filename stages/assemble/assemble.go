@@ -121,6 +121,7 @@ type assembly struct {
 	base  *model.Model
 	name  string
 	allow []*regexp.Regexp
+	own   map[string]bool // keys that the step changes itself
 	takes []take
 	taken map[string]int // tensors by the take that they come from
 
@@ -155,13 +156,8 @@ func (a *assembly) plan() (*model.Model, error) {
 		}
 		a.faultf("take %d: no tensor of %s that an item before has not taken matches %q", i+1, a.name, t.pattern)
 	}
-	if n := len(a.faults); n > 0 {
-		shown := a.faults[:min(n, mostFaults)]
-		more := ""
-		if n > mostFaults {
-			more = fmt.Sprintf("\n  and %d more", n-mostFaults)
-		}
-		return nil, fmt.Errorf("%w: %w:\n  %s%s", pipeline.ErrRecipe, ErrAssemble, strings.Join(shown, "\n  "), more)
+	if len(a.faults) > 0 {
+		return nil, a.fault()
 	}
 	out := a.base.WithPlan(a.tensors, a.infos)
 	if mixed && a.base.Meta.Has(keyFileType) {
@@ -171,6 +167,16 @@ func (a *assembly) plan() (*model.Model, error) {
 		out = out.WithMeta(meta)
 	}
 	return out.WithNotes(a.notes...), nil
+}
+
+// fault lists what does not go together.
+func (a *assembly) fault() error {
+	n := len(a.faults)
+	more := ""
+	if n > mostFaults {
+		more = fmt.Sprintf("\n  and %d more", n-mostFaults)
+	}
+	return fmt.Errorf("%w: %w:\n  %s%s", pipeline.ErrRecipe, ErrAssemble, strings.Join(a.faults[:min(n, mostFaults)], "\n  "), more)
 }
 
 // replace walks the base's tensors in order, and reports whether one changes its

@@ -69,6 +69,9 @@ func template(m *gguf.Metadata) string {
 }
 
 func (a *assembly) allowed(key string, t *take) bool {
+	if a.own[key] {
+		return true
+	}
 	for _, re := range a.allow {
 		if re.MatchString(key) {
 			a.notes = append(a.notes, model.Note{Subject: key, Text: fmt.Sprintf("differs in %s, as the recipe allows; %s counts", t.name, a.name)})
