@@ -39,3 +39,28 @@ func nearest(index []byte, x []float32, norm float32, c *cuts) float32 {
 	}
 	return nearestScalar(index, x, norm, c)
 }
+
+// shifts are the places of eight numbers of 1, 2 and 3 bits in a word.
+var shifts = [4][8]uint32{1: {0, 1, 2, 3, 4, 5, 6, 7}, 2: {0, 2, 4, 6, 8, 10, 12, 14}, 3: {0, 3, 6, 9, 12, 15, 18, 21}}
+
+// lookUp writes table[i]*norm for the number i of each value of a group; src may go on
+// behind the group's own bytes.
+func lookUp(dst []float32, src []byte, table *[maxLevels]float32, norm float32, w Width) {
+	n, bits := len(dst), w.IndexBits()
+	if !useAVX2 {
+		lookUpScalar(dst, src, table, norm, w)
+		return
+	}
+	if w == W4 {
+		nibblesAVX2(&dst[0], &src[:n/2][0], n, &table[0], norm)
+		return
+	}
+	// The kernel reads words of 4 bytes, of which the last must be there.
+	if len(src) < n/8*bits+4 {
+		n -= 32
+		lookUpScalar(dst[n:], src[n/8*bits:], table, norm, w)
+	}
+	if n > 0 {
+		codesAVX2(&dst[0], &src[:n/8*bits+4-bits][0], n, &table[0], bits, &shifts[bits][0], 1<<bits-1, norm)
+	}
+}

@@ -306,3 +306,68 @@ DATA order<>+20(SB)/4, $0x00000006
 DATA order<>+24(SB)/4, $0x00000003
 DATA order<>+28(SB)/4, $0x00000007
 GLOBL order<>(SB), RODATA|NOPTR, $32
+
+// func nibblesAVX2(dst *float32, src *byte, n int, table *float32, norm float32)
+// Requires: AVX, AVX2
+TEXT ·nibblesAVX2(SB), NOSPLIT, $0-36
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	MOVQ         table+24(FP), BX
+	VMOVUPS      (BX), Y0
+	VMOVUPS      32(BX), Y1
+	VBROADCASTSS norm+32(FP), Y2
+	VMULPS       Y2, Y0, Y0
+	VMULPS       Y2, Y1, Y1
+
+nibblesLoop:
+	VPMOVZXBD  (CX), Y2
+	VPSRLD     $0x04, Y2, Y3
+	VPERMPS    Y0, Y2, Y4
+	VPERMPS    Y1, Y2, Y5
+	VPSLLD     $0x1c, Y2, Y2
+	VBLENDVPS  Y2, Y5, Y4, Y4
+	VPERMPS    Y0, Y3, Y2
+	VPERMPS    Y1, Y3, Y5
+	VPSLLD     $0x1c, Y3, Y3
+	VBLENDVPS  Y3, Y5, Y2, Y2
+	VUNPCKLPS  Y2, Y4, Y3
+	VUNPCKHPS  Y2, Y4, Y2
+	VPERM2F128 $0x20, Y2, Y3, Y4
+	VPERM2F128 $0x31, Y2, Y3, Y2
+	VMOVUPS    Y4, (AX)
+	VMOVUPS    Y2, 32(AX)
+	ADDQ       $+8, CX
+	ADDQ       $+64, AX
+	SUBQ       $+16, DX
+	JNZ        nibblesLoop
+	VZEROUPPER
+	RET
+
+// func codesAVX2(dst *float32, src *byte, n int, table *float32, bits int, shifts *uint32, mask uint32, norm float32)
+// Requires: AVX, AVX2
+TEXT ·codesAVX2(SB), NOSPLIT, $0-56
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	MOVQ         table+24(FP), BX
+	MOVQ         bits+32(FP), SI
+	MOVQ         shifts+40(FP), DI
+	VMOVUPS      (BX), Y0
+	VMOVDQU      (DI), Y1
+	VBROADCASTSS mask+48(FP), Y2
+	VBROADCASTSS norm+52(FP), Y3
+	VMULPS       Y3, Y0, Y0
+
+codesLoop:
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      Y1, Y3, Y3
+	VPAND        Y2, Y3, Y3
+	VPERMPS      Y0, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	ADDQ         SI, CX
+	ADDQ         $+32, AX
+	SUBQ         $+8, DX
+	JNZ          codesLoop
+	VZEROUPPER
+	RET

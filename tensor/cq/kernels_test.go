@@ -82,6 +82,51 @@ func TestKernels(t *testing.T) {
 	}
 }
 
+// TestLookUp: every width, group and number gives its entry, with and without bytes
+// behind the group.
+func TestLookUp(t *testing.T) {
+	var table [maxLevels]float32
+	for i := range table {
+		table[i] = float32(i*i) - 7.5
+	}
+	r := newRandomState(3)
+	for _, w := range Widths() {
+		for _, n := range []int{32, 64, 128, 256} {
+			for _, behind := range []int{0, 1, 3, 4, 9} {
+				src := make([]byte, n/8*w.IndexBits()+behind)
+				for i := range src {
+					src[i] = byte(int(r.normal() * 100))
+				}
+				got, want := make([]float32, n), make([]float32, n)
+				lookUp(got, src, &table, 0.37, w)
+				lookUpScalar(want, src, &table, 0.37, w)
+				if !same(got, want) {
+					t.Fatalf("%s bits, group of %d, %d bytes behind it:\n%v, want\n%v", w, n, behind, got, want)
+				}
+			}
+		}
+	}
+}
+
+func BenchmarkPointsRow(b *testing.B) {
+	for _, w := range Widths() {
+		b.Run(w.String(), func(b *testing.B) {
+			c, err := New(w, 128, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			row := make([]float32, 1<<12)
+			index, norms := make([]byte, c.IndexBytes(len(row))), make([]byte, c.NormBytes(len(row)))
+			b.SetBytes(int64(len(row)))
+			for b.Loop() {
+				if err := c.PointsRow(row, index, norms); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 func BenchmarkEncodeRow(b *testing.B) {
 	c, err := New(W4, 128, nil)
 	if err != nil {

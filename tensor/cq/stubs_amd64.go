@@ -18,3 +18,13 @@ func scaleAVX2(x *float32, n int, root float32) float32
 //
 //go:noescape
 func nearestAVX2(index *byte, x *float32, n int, norm float32, c *float32) float32
+
+// nibblesAVX2 writes table[i]*norm for each of n numbers i of 4 bits, a multiple of 16, the low half of a byte first.
+//
+//go:noescape
+func nibblesAVX2(dst *float32, src *byte, n int, table *float32, norm float32)
+
+// codesAVX2 writes table[i]*norm for each of n numbers i of bits bits, a multiple of 8, with shifts 0, bits, 2*bits and on. It reads 4 bytes where the last eight begin.
+//
+//go:noescape
+func codesAVX2(dst *float32, src *byte, n int, table *float32, bits int, shifts *uint32, mask uint32, norm float32)

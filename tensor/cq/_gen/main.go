@@ -18,6 +18,8 @@ func main() {
 	transform()
 	scale()
 	nearest()
+	nibbles()
+	codes()
 	Generate()
 }
 
@@ -205,4 +207,75 @@ func permutation() Mem {
 		DATA(4*i, U32(w))
 	}
 	return m
+}
+
+// nibbles looks up numbers of 4 bits: in the lower and the upper half of the table,
+// of which bit 3 chooses one.
+func nibbles() {
+	TEXT("nibblesAVX2", NOSPLIT, "func(dst *float32, src *byte, n int, table *float32, norm float32)")
+	Doc("nibblesAVX2 writes table[i]*norm for each of n numbers i of 4 bits, a multiple of 16, the low half of a byte first.")
+	Pragma("noescape")
+	dst, src, n, table := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("n"), GP64()), Load(Param("table"), GP64())
+	low, high := YMM(), YMM()
+	VMOVUPS(Mem{Base: table}, low)
+	VMOVUPS(Mem{Base: table, Disp: 32}, high)
+	norm := YMM()
+	VBROADCASTSS(NewParamAddr("norm", 32), norm)
+	VMULPS(norm, low, low)
+	VMULPS(norm, high, high)
+	lookup := func(k VecVirtual) VecVirtual {
+		a, b, m := YMM(), YMM(), YMM()
+		VPERMPS(low, k, a)
+		VPERMPS(high, k, b)
+		VPSLLD(U8(28), k, m)
+		VBLENDVPS(m, b, a, a)
+		return a
+	}
+	Label("nibblesLoop")
+	k, up := YMM(), YMM()
+	VPMOVZXBD(Mem{Base: src}, k)
+	VPSRLD(U8(4), k, up)
+	even, odd := lookup(k), lookup(up) // VPERMPS looks at 3 bits, the blend at bit 3
+	a, b, c := YMM(), YMM(), YMM()
+	VUNPCKLPS(odd, even, a)
+	VUNPCKHPS(odd, even, b)
+	VPERM2F128(U8(0x20), b, a, c)
+	VPERM2F128(U8(0x31), b, a, b)
+	VMOVUPS(c, Mem{Base: dst})
+	VMOVUPS(b, Mem{Base: dst, Disp: 32})
+	ADDQ(I32(8), src)
+	ADDQ(I32(64), dst)
+	SUBQ(I32(16), n)
+	JNZ(LabelRef("nibblesLoop"))
+	VZEROUPPER()
+	RET()
+}
+
+// codes looks up numbers of up to 3 bits.
+func codes() {
+	TEXT("codesAVX2", NOSPLIT, "func(dst *float32, src *byte, n int, table *float32, bits int, shifts *uint32, mask uint32, norm float32)")
+	Doc("codesAVX2 writes table[i]*norm for each of n numbers i of bits bits, a multiple of 8, with shifts 0, bits, 2*bits and on. It reads 4 bytes where the last eight begin.")
+	Pragma("noescape")
+	dst, src, n, table := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("n"), GP64()), Load(Param("table"), GP64())
+	bits, shifts := Load(Param("bits"), GP64()), Load(Param("shifts"), GP64())
+	t, by, mask := YMM(), YMM(), YMM()
+	VMOVUPS(Mem{Base: table}, t)
+	VMOVDQU(Mem{Base: shifts}, by)
+	VBROADCASTSS(NewParamAddr("mask", 48), mask)
+	norm := YMM()
+	VBROADCASTSS(NewParamAddr("norm", 52), norm)
+	VMULPS(norm, t, t)
+	Label("codesLoop")
+	k := YMM()
+	VPBROADCASTD(Mem{Base: src}, k)
+	VPSRLVD(by, k, k)
+	VPAND(mask, k, k)
+	VPERMPS(t, k, k)
+	VMOVUPS(k, Mem{Base: dst})
+	ADDQ(bits, src)
+	ADDQ(I32(32), dst)
+	SUBQ(I32(8), n)
+	JNZ(LabelRef("codesLoop"))
+	VZEROUPPER()
+	RET()
 }
