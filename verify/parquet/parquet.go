@@ -1,74 +1,31 @@
-// Package parquet writes comparison reports as Parquet tables. It is apart from
-// package verify because the library behind it is large and only the command
-// line needs it.
+// Package parquet writes comparison reports and other tables as Parquet files. It is
+// apart from package verify because the library behind it is large and only the
+// command line needs it. Of that library it takes the part that writes files: the
+// bridge from Arrow's arrays draws in much that every command would load.
 package parquet
 
 import (
-	"bytes"
-
-	"github.com/apache/arrow/go/v17/arrow"
-	"github.com/apache/arrow/go/v17/arrow/array"
-	"github.com/apache/arrow/go/v17/arrow/memory"
-	"github.com/apache/arrow/go/v17/parquet"
-	"github.com/apache/arrow/go/v17/parquet/compress"
-	"github.com/apache/arrow/go/v17/parquet/pqarrow"
-
 	"quern/verify"
 )
 
-// columns are the fields of the Parquet table, one row a tensor.
-var columns = []arrow.Field{
-	{Name: "tensor", Type: arrow.BinaryTypes.String},
-	{Name: "type", Type: arrow.BinaryTypes.String},
-	{Name: "from", Type: arrow.BinaryTypes.String},
-	{Name: "shape", Type: arrow.BinaryTypes.String},
-	{Name: "values", Type: arrow.PrimitiveTypes.Int64},
-	{Name: "bytes", Type: arrow.PrimitiveTypes.Int64},
-	{Name: "max_abs", Type: arrow.PrimitiveTypes.Float64},
-	{Name: "max_at", Type: arrow.PrimitiveTypes.Int64},
-	{Name: "rms", Type: arrow.PrimitiveTypes.Float64},
-	{Name: "snr_db", Type: arrow.PrimitiveTypes.Float64},
-	{Name: "cosine", Type: arrow.PrimitiveTypes.Float64},
-	{Name: "nan", Type: arrow.PrimitiveTypes.Int64},
-	{Name: "inf", Type: arrow.PrimitiveTypes.Int64},
-	{Name: "blocks_flushed", Type: arrow.PrimitiveTypes.Int64},
-	{Name: "equal", Type: arrow.FixedWidthTypes.Boolean},
-}
-
-// Encode writes a report as a Parquet table with Zstandard pages.
+// Encode writes a report as a Parquet table with Zstandard pages, one row a tensor.
 func Encode(r *verify.Report) ([]byte, error) {
-	schema := arrow.NewSchema(columns, nil)
-	b := array.NewRecordBuilder(memory.NewGoAllocator(), schema)
-	defer b.Release()
-	for _, x := range r.Rows {
-		for i, v := range []any{x.Name, x.Type, x.From, x.Shape.String(), x.Values, x.Bytes, x.MaxAbs, x.MaxAt, x.RMS,
-			float64(x.SNRdB), x.Cosine, x.NaN, x.Inf, x.Flushed, x.Equal} {
-			switch f := b.Field(i).(type) {
-			case *array.StringBuilder:
-				f.Append(v.(string))
-			case *array.Int64Builder:
-				f.Append(v.(int64))
-			case *array.Float64Builder:
-				f.Append(v.(float64))
-			case *array.BooleanBuilder:
-				f.Append(v.(bool))
-			}
-		}
+	n := len(r.Rows)
+	var (
+		name, typ, from, shape                    = make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+		values, bytes, maxAt, nans, infs, flushed = make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
+		maxAbs, rms, snr, cosine                  = make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
+		equal                                     = make([]bool, n)
+	)
+	for i, x := range r.Rows {
+		name[i], typ[i], from[i], shape[i] = x.Name, x.Type, x.From, x.Shape.String()
+		values[i], bytes[i], maxAt[i] = x.Values, x.Bytes, x.MaxAt
+		maxAbs[i], rms[i], snr[i], cosine[i] = x.MaxAbs, x.RMS, float64(x.SNRdB), x.Cosine
+		nans[i], infs[i], flushed[i], equal[i] = x.NaN, x.Inf, x.Flushed, x.Equal
 	}
-	rec := b.NewRecord()
-	defer rec.Release()
-	var out bytes.Buffer
-	w, err := pqarrow.NewFileWriter(schema, &out,
-		parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCreatedBy("quern")),
-		pqarrow.DefaultWriterProps())
-	if err != nil {
-		return nil, err
-	}
-	if err := w.Write(rec); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
+	return Table([]Column{
+		{"tensor", name}, {"type", typ}, {"from", from}, {"shape", shape},
+		{"values", values}, {"bytes", bytes}, {"max_abs", maxAbs}, {"max_at", maxAt}, {"rms", rms}, {"snr_db", snr}, {"cosine", cosine},
+		{"nan", nans}, {"inf", infs}, {"blocks_flushed", flushed}, {"equal", equal},
+	})
 }
