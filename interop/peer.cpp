@@ -3,7 +3,9 @@
 //   peer greedy MODEL N           N token ids, the first is BOS, each next the most likely one (the lowest id among equals)
 //   peer logits MODEL ID,ID,...   float32 logits of every position, little-endian, on standard output
 //   peer tokenize MODEL           token ids of standard input, BOS as the vocabulary wants it, no special tokens in the text
-//   peer ids MODEL                the same for many texts, a u32 with the length before each: a line of ids for each, without BOS
+//   peer texts MODEL              many texts, a u32 with the length before each: a line of JSON for each with the ids as plain text, those with special
+//                                 tokens taken for these, and the bytes that the latter decode to
+//   peer ids MODEL                the same as tokenize for many texts, a u32 with the length before each: a line of ids for each, without BOS
 //
 // The KV cache is float32, so that what differs is the model and not the cache.
 
@@ -98,6 +100,45 @@ static void tokenize(llama_model * model, const std::string & text, bool special
     std::cout << "\n";
 }
 
+static std::vector<llama_token> ids_of(const llama_vocab * vocab, const std::string & text, bool parse) {
+    std::vector<llama_token> out(text.size() + 8);
+    const int n = llama_tokenize(vocab, text.data(), text.size(), out.data(), out.size(), false, parse);
+    if (n < 0) {
+        fail("tokenize failed");
+    }
+    out.resize(n);
+    return out;
+}
+
+template <typename T> static void print_list(const char * name, const std::vector<T> & list, const char * end) {
+    std::cout << '"' << name << "\": [";
+    for (size_t i = 0; i < list.size(); i++) {
+        std::cout << (i ? ", " : "") << (long) list[i];
+    }
+    std::cout << "]" << end;
+}
+
+static void texts(llama_model * model) {
+    const llama_vocab * vocab = llama_model_get_vocab(model);
+    const std::string   in((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
+    for (size_t at = 0; at + 4 <= in.size();) {
+        uint32_t n;
+        std::memcpy(&n, in.data() + at, 4);
+        const std::string text   = in.substr(at + 4, n);
+        const auto        parsed = ids_of(vocab, text, true);
+        std::string       back(text.size() * 4 + 256, 0);
+        const int         size = llama_detokenize(vocab, parsed.data(), parsed.size(), back.data(), back.size(), false, true);
+        if (size < 0) {
+            fail("detokenize failed");
+        }
+        std::cout << "{";
+        print_list("plain", ids_of(vocab, text, false), ", ");
+        print_list("parsed", parsed, ", ");
+        print_list("text", std::vector<unsigned char>(back.begin(), back.begin() + size), "}\n");
+        at += 4 + n;
+    }
+}
+
 static void tokenize_all(llama_model * model) {
     const std::string in((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
     for (size_t at = 0; at + 4 <= in.size();) {
@@ -110,12 +151,12 @@ static void tokenize_all(llama_model * model) {
 
 int main(int argc, char ** argv) {
     if (argc < 3) {
-        fail("usage: peer greedy MODEL N | logits MODEL IDS | tokenize MODEL | ids MODEL");
+        fail("usage: peer greedy MODEL N | logits MODEL IDS | tokenize MODEL | texts MODEL | ids MODEL");
     }
     llama_log_set([](ggml_log_level level, const char * text, void *) { if (level >= GGML_LOG_LEVEL_WARN) { fputs(text, stderr); } }, nullptr);
     llama_backend_init();
     llama_model_params p = llama_model_default_params();
-    p.vocab_only = std::strcmp(argv[1], "tokenize") == 0 || std::strcmp(argv[1], "ids") == 0;
+    p.vocab_only = std::strcmp(argv[1], "tokenize") == 0 || std::strcmp(argv[1], "ids") == 0 || std::strcmp(argv[1], "texts") == 0;
     llama_model * model = llama_model_load_from_file(argv[2], p);
     if (!model) {
         fail(std::string("cannot load ") + argv[2]);
@@ -127,6 +168,8 @@ int main(int argc, char ** argv) {
         logits(model, argv[3]);
     } else if (mode == "tokenize") {
         tokenize(model, std::string((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>()), true);
+    } else if (mode == "texts") {
+        texts(model);
     } else if (mode == "ids") {
         tokenize_all(model);
     } else {

@@ -46,13 +46,13 @@ func compileNormalizer(file string, n *jsonObject) (step, error) {
 			return s, nil
 		}, nil
 	case "NFC":
-		return pure(norm.NFC.String)
+		return pure(unicode9(norm.NFC.String))
 	case "NFD":
-		return pure(norm.NFD.String)
+		return pure(unicode9(norm.NFD.String))
 	case "NFKC":
-		return pure(norm.NFKC.String)
+		return pure(unicode9(norm.NFKC.String))
 	case "NFKD":
-		return pure(norm.NFKD.String)
+		return pure(unicode9(norm.NFKD.String))
 	case "Lowercase":
 		return pure(lowercase)
 	case "StripAccents":

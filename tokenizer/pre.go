@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -40,10 +41,15 @@ func appendSignature(lines *[]string, p *jsonObject) bool {
 		}
 		behavior, _ := p.str("behavior")
 		suffix := ""
-		// Inverted and whole-text patterns that keep every piece cut alike.
+		// What a pattern that matches every character leaves is nothing, so to keep its
+		// matches alone is to cut by it.
+		inverted := p.flag("invert", false)
+		if kind == "regex" && behavior == "Removed" && inverted && slices.Contains(totalPatterns, text) {
+			behavior = "Isolated"
+		}
 		if behavior != "Isolated" {
 			suffix = " " + behavior
-			if p.flag("invert", false) {
+			if inverted {
 				suffix += " inverted"
 			}
 		}
@@ -92,6 +98,9 @@ const (
 	patternExaone = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+`
 	patternDeep3  = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
 )
+
+// totalPatterns match every character of every text.
+var totalPatterns = []string{patternLlama3, patternQwen2, patternQwen35, patternTekken, patternGPT4o}
 
 // preClasses is the table of known cuttings.
 func preClasses() []preClass {

@@ -130,6 +130,32 @@ func TestPreByDefinition(t *testing.T) {
 	}
 }
 
+// TestKeptMatches: to keep the matches of a pattern that matches everything is to
+// cut by it; of another pattern something would be lost.
+func TestKeptMatches(t *testing.T) {
+	keep := func(pattern string) func(doc map[string]any) {
+		return func(doc map[string]any) {
+			split := doc["pre_tokenizer"].(map[string]any)["pretokenizers"].([]any)[0].(map[string]any)
+			split["behavior"], split["invert"] = "Removed", true
+			if pattern != "" {
+				split["pattern"] = map[string]any{"Regex": pattern}
+			}
+		}
+	}
+	for _, name := range []string{"gpt-4o", "qwen2"} {
+		v, err := toyFolder(t, name, keep("")).load(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.Pre != name {
+			t.Errorf("%s: pre %q", name, v.Pre)
+		}
+	}
+	if _, err := toyFolder(t, "gpt-4o", keep(`\p{L}+`)).load(t); !errors.Is(err, ErrUnknownPre) {
+		t.Errorf("letters alone: %v", err)
+	}
+}
+
 // TestIgnoreMerges: "llama-bpe" makes readers take whole words. A tokenizer
 // without that rule gets the name only when it makes no difference.
 func TestIgnoreMerges(t *testing.T) {

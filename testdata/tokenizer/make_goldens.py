@@ -1,11 +1,12 @@
 """Makes hf.json.gz, convert.json.gz and run.json.gz beside this file with the real tools (interop/setup.sh fetches them).
 
-    make_goldens.py [hf] [run] [convert] [convert:NAME ...]
+    make_goldens.py [hf] [run] [convert] [newer] [convert:NAME ...]
 
 It runs under the Python that interop/setup.sh installs. convert:NAME makes one case anew and keeps the others.
 
 hf       what the tokenizers library makes of texts.py with toy tokenizers of many kinds, trained here, and with two real ones
 convert  what convert_hf_to_gguf.py --vocab-only writes for folders whose tokenizer files differ in some detail
+newer    the library's normal forms around characters that are newer than its tables
 run      what llama.cpp makes of texts.py with a toy vocabulary under every pre-tokenizer name, and with a SentencePiece one
 """
 
@@ -555,11 +556,30 @@ def spm_vocab():
     }
 
 
+def make_newer():
+    """The library's normal forms around characters whose own are newer than its tables."""
+    import unicodedata
+    from tokenizers import normalizers
+
+    forms = {f: getattr(normalizers, f)().normalize_str for f in ("NFC", "NFD", "NFKC", "NFKD")}
+    newer = set(range(0x10EFD, 0x10F00)) | {0x11F41, 0x11F42, 0x1E08F, 0x11935, 0x11930} | set(range(0x1E4EC, 0x1E4F0)) | set(range(0x1E030, 0x1E06E))  # newer than Python 3.11 too
+    for c in (c for c in range(0x110000) if not 0xD800 <= c < 0xE000):
+        marked = "a\u0345" + chr(c)
+        if 0 < unicodedata.combining(chr(c)) < 240 and forms["NFD"](marked) != unicodedata.normalize("NFD", marked):
+            newer.add(c)
+        if any(do(chr(c)) != unicodedata.normalize(f, chr(c)) for f, do in forms.items()):
+            newer.add(c)
+    ends = sorted(c for c in newer if not {c - 1, c + 1} <= newer)
+    texts = [t for c in ends for t in ("a\u0345" + chr(c) + "e\u0301", "e\u0323" + chr(c) + "\u0301\u0316", chr(c) + "\u0301\u0316x\u0301")]
+    rows = [json.dumps([t, *(do(t) for do in forms.values())], separators=(",", ":")) for t in texts]
+    (HERE / "newer.json").write_text("[\n" + ",\n".join(rows) + "\n]\n")
+
+
 if __name__ == "__main__":
-    steps = sys.argv[1:] or ["hf", "run", "convert"]
+    steps = sys.argv[1:] or ["hf", "run", "convert", "newer"]
     only = [s.split(":", 1)[1] for s in steps if s.startswith("convert:")]
     if only:
         make_convert(only)
     for step in steps:
         if ":" not in step:
-            {"hf": make_hf, "convert": make_convert, "run": make_run}[step]()
+            {"hf": make_hf, "convert": make_convert, "run": make_run, "newer": make_newer}[step]()

@@ -1,0 +1,49 @@
+package tokenizer
+
+import "strings"
+
+// newerRunes are ranges of characters whose normal forms came after Unicode 9,
+// whose tables the Hugging Face library has: to it they are plain characters that
+// neither move nor combine nor fall apart.
+var newerRunes = [][2]rune{
+	{0x7fd, 0x7fd}, {0x898, 0x89f}, {0x8ca, 0x8d3}, {0x9fe, 0x9fe}, {0xc3c, 0xc3c}, {0xd3b, 0xd3c}, {0xeba, 0xeba}, {0x1715, 0x1715},
+	{0x1abf, 0x1ace}, {0x1df6, 0x1dfa}, {0x32ff, 0x32ff}, {0xa7f2, 0xa7f4}, {0xa82c, 0xa82c}, {0xab69, 0xab69}, {0x10781, 0x10785},
+	{0x10787, 0x107b0}, {0x107b2, 0x107ba}, {0x10d24, 0x10d27}, {0x10eab, 0x10eac}, {0x10efd, 0x10eff}, {0x10f46, 0x10f50}, {0x10f82, 0x10f85},
+	{0x11070, 0x11070}, {0x1133b, 0x1133b}, {0x1145e, 0x1145e}, {0x11839, 0x1183a}, {0x11930, 0x11930}, {0x11935, 0x11935}, {0x11938, 0x11938},
+	{0x1193d, 0x1193e}, {0x11943, 0x11943}, {0x119e0, 0x119e0}, {0x11a34, 0x11a34}, {0x11a47, 0x11a47}, {0x11a99, 0x11a99}, {0x11d42, 0x11d42},
+	{0x11d44, 0x11d45}, {0x11d97, 0x11d97}, {0x11f41, 0x11f42}, {0x16ff0, 0x16ff1}, {0x1e030, 0x1e06d}, {0x1e08f, 0x1e08f}, {0x1e130, 0x1e136},
+	{0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef}, {0x1e4ec, 0x1e4ef}, {0x1f16c, 0x1f16c}, {0x1fbf0, 0x1fbf9},
+}
+
+func isNewer(r rune) bool {
+	if r < newerRunes[0][0] {
+		return false
+	}
+	for _, n := range newerRunes {
+		if r <= n[1] {
+			return r >= n[0]
+		}
+	}
+	return false
+}
+
+// unicode9 makes of a normal form that of Unicode 9: it applies it to what stands
+// between newer characters.
+func unicode9(form func(string) string) func(string) string {
+	return func(s string) string {
+		if strings.IndexFunc(s, isNewer) < 0 {
+			return form(s)
+		}
+		var b strings.Builder
+		start := 0
+		for i, r := range s {
+			if isNewer(r) {
+				b.WriteString(form(s[start:i]))
+				b.WriteRune(r)
+				start = i + len(string(r))
+			}
+		}
+		b.WriteString(form(s[start:]))
+		return b.String()
+	}
+}
