@@ -195,13 +195,15 @@ func gemv(k *Kernel, dst []float32, w []byte, b *Batch) int {
 var (
 	packed32 = map[string]func(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int){
 		"q4_0_4x4": gemv_q4_0_4x4AVX2, "q4_0_4x8": gemv_q4_0_4x8AVX2, "q4_0_8x8": gemv_q4_0_8x8AVX2,
+		"mxfp4_4x4": gemv_mxfp4_4x4AVX2, "mxfp4_8x8": gemv_mxfp4_8x8AVX2,
 		"iq4_nl_4x4": gemv_iq4_nl_4x4AVX2, "iq4_nl_8x8": gemv_iq4_nl_8x8AVX2,
 		"q8_0_4x4": gemv_q8_0_4x4AVX2, "q8_0_4x8": gemv_q8_0_4x8AVX2,
 		"q2_0_8x4": gemv_q2_0_8x4AVX2, "q2_0_8x4_base3": gemv_q2_0_8x4_base3AVX2, "q2_0_8x4_merged128": gemv_q2_0_8x4_merged128AVX2,
 		"q1_0_8x4_planes": gemv_q1_0_8x4_planesAVX2,
 	}
 	packed256 = map[string]func(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int16, bundles int){
-		"q4_K_8x4": gemv_q4_K_8x4AVX2, "q4_K_8x8": gemv_q4_K_8x8AVX2, "q2_K_8x4": gemv_q2_K_8x4AVX2, "tq2_0_8x4": gemv_tq2_0_8x4AVX2,
+		"q4_K_8x4": gemv_q4_K_8x4AVX2, "q4_K_8x8": gemv_q4_K_8x8AVX2, "q5_K_8x4": gemv_q5_K_8x4AVX2, "q5_K_8x8": gemv_q5_K_8x8AVX2,
+		"q6_K_8x4": gemv_q6_K_8x4AVX2, "q6_K_8x8": gemv_q6_K_8x8AVX2, "q2_K_8x4": gemv_q2_K_8x4AVX2, "tq2_0_8x4": gemv_tq2_0_8x4AVX2,
 		"tq1_0_8x4": gemv_tq1_0_8x4AVX2,
 	}
 )

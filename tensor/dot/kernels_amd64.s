@@ -8725,6 +8725,193 @@ loop:
 	VZEROUPPER
 	RET
 
+// func gemv_mxfp4_4x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·gemv_mxfp4_4x4AVX2(SB), NOSPLIT, $0-56
+	MOVQ    w+8(FP), AX
+	MOVQ    ahead+16(FP), CX
+	MOVQ    a+24(FP), DX
+	MOVQ    da+32(FP), BX
+	MOVQ    sums+40(FP), SI
+	MOVQ    bundles+48(FP), DI
+	VMOVDQU low4<>+0(SB), Y0
+	VMOVDQU mxfp4Codes<>+0(SB), Y1
+	VXORPS  Y2, Y2, Y2
+
+loop:
+	PREFETCHT0   (AX)(CX*1)
+	PREFETCHT0   64(AX)(CX*1)
+	VPBROADCASTQ (DX), Y3
+	VPSHUFB      quadEachHalf<>+0(SB), Y3, Y3
+	VPBROADCASTQ 16(DX), Y4
+	VPSHUFB      quadEachHalf<>+0(SB), Y4, Y4
+	VMOVDQU      4(AX), Y5
+	VPSRLW       $0x04, Y5, Y6
+	VPAND        Y0, Y5, Y5
+	VPAND        Y0, Y6, Y6
+	VPSHUFB      Y5, Y1, Y5
+	VPSHUFB      Y6, Y1, Y6
+	VPMADDUBSW   Y3, Y5, Y5
+	VPMADDUBSW   Y4, Y6, Y6
+	VPADDW       Y6, Y5, Y5
+	VPBROADCASTQ 8(DX), Y3
+	VPSHUFB      quadEachHalf<>+0(SB), Y3, Y3
+	VPBROADCASTQ 24(DX), Y4
+	VPSHUFB      quadEachHalf<>+0(SB), Y4, Y4
+	VMOVDQU      36(AX), Y6
+	VPSRLW       $0x04, Y6, Y8
+	VPAND        Y0, Y6, Y6
+	VPAND        Y0, Y8, Y8
+	VPSHUFB      Y6, Y1, Y6
+	VPSHUFB      Y8, Y1, Y8
+	VPMADDUBSW   Y3, Y6, Y6
+	VPADDW       Y6, Y5, Y5
+	VPMADDUBSW   Y4, Y8, Y8
+	VPADDW       Y8, Y5, Y5
+	VPMADDWD     pairOnes<>+0(SB), Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X3
+	VPADDD       X3, X5, X5
+	VPBROADCASTD (SI), Y3
+	VPSLLD       $0x04, Y3, Y3
+	VPSUBD       Y3, Y5, Y5
+	VPMOVZXBD    (AX), X7
+	VMOVDQU      subnormal<>+0(SB), Y3
+	VPSLLVD      Y7, Y3, Y3
+	VMOVDQU      ones32<>+0(SB), Y4
+	VPCMPGTD     Y4, Y7, Y6
+	VPSUBD       Y4, Y7, Y7
+	VPSLLD       $0x17, Y7, Y7
+	VPBLENDVB    Y6, Y7, Y3, Y3
+	VBROADCASTSS (BX), Y4
+	VMULPS       Y4, Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	ADDQ         $+68, AX
+	ADDQ         $+32, DX
+	ADDQ         $+4, BX
+	ADDQ         $+4, SI
+	DECQ         DI
+	JNZ          loop
+	VCMPPS       $0x03, Y2, Y2, Y0
+	VBLENDVPS    Y0, quietNaN<>+0(SB), Y2, Y2
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      X2, (AX)
+	VZEROUPPER
+	RET
+
+DATA subnormal<>+0(SB)/4, $0x00200000
+DATA subnormal<>+4(SB)/4, $0x00200000
+DATA subnormal<>+8(SB)/4, $0x00200000
+DATA subnormal<>+12(SB)/4, $0x00200000
+DATA subnormal<>+16(SB)/4, $0x00200000
+DATA subnormal<>+20(SB)/4, $0x00200000
+DATA subnormal<>+24(SB)/4, $0x00200000
+DATA subnormal<>+28(SB)/4, $0x00200000
+GLOBL subnormal<>(SB), RODATA|NOPTR, $32
+
+DATA ones32<>+0(SB)/4, $0x00000001
+DATA ones32<>+4(SB)/4, $0x00000001
+DATA ones32<>+8(SB)/4, $0x00000001
+DATA ones32<>+12(SB)/4, $0x00000001
+DATA ones32<>+16(SB)/4, $0x00000001
+DATA ones32<>+20(SB)/4, $0x00000001
+DATA ones32<>+24(SB)/4, $0x00000001
+DATA ones32<>+28(SB)/4, $0x00000001
+GLOBL ones32<>(SB), RODATA|NOPTR, $32
+
+// func gemv_mxfp4_8x8AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·gemv_mxfp4_8x8AVX2(SB), NOSPLIT, $0-56
+	MOVQ    w+8(FP), AX
+	MOVQ    ahead+16(FP), CX
+	MOVQ    a+24(FP), DX
+	MOVQ    da+32(FP), BX
+	MOVQ    sums+40(FP), SI
+	MOVQ    bundles+48(FP), DI
+	VMOVDQU low4<>+0(SB), Y0
+	VMOVDQU mxfp4Codes<>+0(SB), Y1
+	VXORPS  Y2, Y2, Y2
+
+loop:
+	PREFETCHT0   (AX)(CX*1)
+	PREFETCHT0   64(AX)(CX*1)
+	PREFETCHT0   128(AX)(CX*1)
+	VPBROADCASTQ (DX), Y3
+	VPBROADCASTQ 16(DX), Y4
+	VMOVDQU      8(AX), Y5
+	VPSRLW       $0x04, Y5, Y6
+	VPAND        Y0, Y5, Y5
+	VPAND        Y0, Y6, Y6
+	VPSHUFB      Y5, Y1, Y5
+	VPSHUFB      Y6, Y1, Y6
+	VPMADDUBSW   Y3, Y5, Y5
+	VPMADDUBSW   Y4, Y6, Y6
+	VPADDW       Y6, Y5, Y5
+	VMOVDQU      40(AX), Y6
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y0, Y6, Y6
+	VPAND        Y0, Y7, Y7
+	VPSHUFB      Y6, Y1, Y6
+	VPSHUFB      Y7, Y1, Y7
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y4, Y7, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTQ 8(DX), Y3
+	VPBROADCASTQ 24(DX), Y4
+	VMOVDQU      72(AX), Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y7, Y7
+	VPAND        Y0, Y8, Y8
+	VPSHUFB      Y7, Y1, Y7
+	VPSHUFB      Y8, Y1, Y8
+	VPMADDUBSW   Y3, Y7, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y4, Y8, Y8
+	VPADDW       Y8, Y5, Y5
+	VMOVDQU      104(AX), Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y7, Y7
+	VPAND        Y0, Y8, Y8
+	VPSHUFB      Y7, Y1, Y7
+	VPSHUFB      Y8, Y1, Y8
+	VPMADDUBSW   Y3, Y7, Y7
+	VPADDW       Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     pairOnes<>+0(SB), Y5, Y5
+	VPMADDWD     pairOnes<>+0(SB), Y6, Y6
+	VPHADDD      Y6, Y5, Y5
+	VPERMQ       $0xd8, Y5, Y5
+	VPBROADCASTD (SI), Y3
+	VPSLLD       $0x04, Y3, Y3
+	VPSUBD       Y3, Y5, Y5
+	VPMOVZXBD    (AX), Y3
+	VMOVDQU      subnormal<>+0(SB), Y4
+	VPSLLVD      Y3, Y4, Y4
+	VMOVDQU      ones32<>+0(SB), Y6
+	VPCMPGTD     Y6, Y3, Y7
+	VPSUBD       Y6, Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPBLENDVB    Y7, Y3, Y4, Y4
+	VBROADCASTSS (BX), Y3
+	VMULPS       Y3, Y4, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	ADDQ         $+136, AX
+	ADDQ         $+32, DX
+	ADDQ         $+4, BX
+	ADDQ         $+4, SI
+	DECQ         DI
+	JNZ          loop
+	VCMPPS       $0x03, Y2, Y2, Y0
+	VBLENDVPS    Y0, quietNaN<>+0(SB), Y2, Y2
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      Y2, (AX)
+	VZEROUPPER
+	RET
+
 // func gemv_q4_K_8x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int16, bundles int)
 // Requires: AVX, AVX2, F16C, MMX+
 TEXT ·gemv_q4_K_8x4AVX2(SB), NOSPLIT, $0-56
@@ -8849,6 +9036,22 @@ loop:
 	VPSLLD       $0x10, Y2, Y3
 	VPOR         Y3, Y2, Y2
 	VPMADDWD     Y2, Y4, Y4
+	MOVL         44(AX), R8
+	MOVL         52(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X2
+	VPMOVZXBD    X2, Y2
+	VPSLLD       $0x10, Y2, Y3
+	VPOR         Y3, Y2, Y2
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y4, Y4
 	MOVL         36(AX), R8
 	MOVL         40(AX), R9
 	SHRL         $0x04, R9
@@ -8866,22 +9069,6 @@ loop:
 	VPOR         Y3, Y2, Y2
 	VPBROADCASTD (SI), Y3
 	VPMADDWD     Y3, Y2, Y2
-	MOVL         44(AX), R8
-	MOVL         52(AX), R9
-	ANDL         $0x0f0f0f0f, R9
-	MOVL         R8, R10
-	SHRL         $0x02, R10
-	ANDL         $0x30303030, R10
-	ORL          R9, R10
-	ANDL         $0x3f3f3f3f, R8
-	SHLQ         $0x20, R10
-	ORQ          R8, R10
-	VMOVQ        R10, X3
-	VPMOVZXBD    X3, Y3
-	VPSLLD       $0x10, Y3, Y6
-	VPOR         Y6, Y3, Y3
-	VPMADDWD     Y3, Y5, Y5
-	VPADDD       Y5, Y4, Y4
 	MOVL         48(AX), R8
 	MOVL         52(AX), R9
 	SHRL         $0x04, R9
@@ -8994,6 +9181,22 @@ loop:
 	VPOR         Y5, Y3, Y3
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y4, Y4
+	MOVL         68(AX), R8
+	MOVL         76(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPMADDWD     Y3, Y7, Y7
+	VPADDD       Y7, Y4, Y4
 	MOVL         60(AX), R8
 	MOVL         64(AX), R9
 	SHRL         $0x04, R9
@@ -9012,22 +9215,6 @@ loop:
 	VPBROADCASTD 8(SI), Y5
 	VPMADDWD     Y5, Y3, Y3
 	VPADDD       Y3, Y2, Y2
-	MOVL         68(AX), R8
-	MOVL         76(AX), R9
-	ANDL         $0x0f0f0f0f, R9
-	MOVL         R8, R10
-	SHRL         $0x02, R10
-	ANDL         $0x30303030, R10
-	ORL          R9, R10
-	ANDL         $0x3f3f3f3f, R8
-	SHLQ         $0x20, R10
-	ORQ          R8, R10
-	VMOVQ        R10, X3
-	VPMOVZXBD    X3, Y3
-	VPSLLD       $0x10, Y3, Y5
-	VPOR         Y5, Y3, Y3
-	VPMADDWD     Y3, Y7, Y7
-	VPADDD       Y7, Y4, Y4
 	MOVL         72(AX), R8
 	MOVL         76(AX), R9
 	SHRL         $0x04, R9
@@ -9140,6 +9327,22 @@ loop:
 	VPOR         Y5, Y3, Y3
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y4, Y4
+	MOVL         92(AX), R8
+	MOVL         100(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPMADDWD     Y3, Y7, Y7
+	VPADDD       Y7, Y4, Y4
 	MOVL         84(AX), R8
 	MOVL         88(AX), R9
 	SHRL         $0x04, R9
@@ -9158,22 +9361,6 @@ loop:
 	VPBROADCASTD 16(SI), Y5
 	VPMADDWD     Y5, Y3, Y3
 	VPADDD       Y3, Y2, Y2
-	MOVL         92(AX), R8
-	MOVL         100(AX), R9
-	ANDL         $0x0f0f0f0f, R9
-	MOVL         R8, R10
-	SHRL         $0x02, R10
-	ANDL         $0x30303030, R10
-	ORL          R9, R10
-	ANDL         $0x3f3f3f3f, R8
-	SHLQ         $0x20, R10
-	ORQ          R8, R10
-	VMOVQ        R10, X3
-	VPMOVZXBD    X3, Y3
-	VPSLLD       $0x10, Y3, Y5
-	VPOR         Y5, Y3, Y3
-	VPMADDWD     Y3, Y7, Y7
-	VPADDD       Y7, Y4, Y4
 	MOVL         96(AX), R8
 	MOVL         100(AX), R9
 	SHRL         $0x04, R9
@@ -9286,6 +9473,22 @@ loop:
 	VPOR         Y5, Y3, Y3
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y4, Y4
+	MOVL         116(AX), R8
+	MOVL         124(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPMADDWD     Y3, Y7, Y7
+	VPADDD       Y7, Y4, Y4
 	MOVL         108(AX), R8
 	MOVL         112(AX), R9
 	SHRL         $0x04, R9
@@ -9304,22 +9507,6 @@ loop:
 	VPBROADCASTD 24(SI), Y5
 	VPMADDWD     Y5, Y3, Y3
 	VPADDD       Y3, Y2, Y2
-	MOVL         116(AX), R8
-	MOVL         124(AX), R9
-	ANDL         $0x0f0f0f0f, R9
-	MOVL         R8, R10
-	SHRL         $0x02, R10
-	ANDL         $0x30303030, R10
-	ORL          R9, R10
-	ANDL         $0x3f3f3f3f, R8
-	SHLQ         $0x20, R10
-	ORQ          R8, R10
-	VMOVQ        R10, X3
-	VPMOVZXBD    X3, Y3
-	VPSLLD       $0x10, Y3, Y5
-	VPOR         Y5, Y3, Y3
-	VPMADDWD     Y3, Y7, Y7
-	VPADDD       Y7, Y4, Y4
 	MOVL         120(AX), R8
 	MOVL         124(AX), R9
 	SHRL         $0x04, R9
@@ -9481,6 +9668,28 @@ loop:
 	VMOVDQU      highTwice<>+0(SB), Y3
 	VPERMD       Y2, Y3, Y3
 	VPMADDWD     Y3, Y6, Y6
+	MOVL         44(AX), R8
+	MOVL         52(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X2
+	VPMOVZXBD    X2, Y2
+	VPSLLD       $0x10, Y2, Y3
+	VPOR         Y3, Y2, Y2
+	VMOVDQU      lowTwice<>+0(SB), Y3
+	VPERMD       Y2, Y3, Y3
+	VPMADDWD     Y3, Y5, Y5
+	VPADDD       Y5, Y4, Y4
+	VMOVDQU      highTwice<>+0(SB), Y3
+	VPERMD       Y2, Y3, Y3
+	VPMADDWD     Y3, Y7, Y7
+	VPADDD       Y7, Y6, Y6
 	MOVL         36(AX), R8
 	MOVL         40(AX), R9
 	SHRL         $0x04, R9
@@ -9498,28 +9707,6 @@ loop:
 	VPOR         Y3, Y2, Y2
 	VPBROADCASTD (SI), Y3
 	VPMADDWD     Y3, Y2, Y2
-	MOVL         44(AX), R8
-	MOVL         52(AX), R9
-	ANDL         $0x0f0f0f0f, R9
-	MOVL         R8, R10
-	SHRL         $0x02, R10
-	ANDL         $0x30303030, R10
-	ORL          R9, R10
-	ANDL         $0x3f3f3f3f, R8
-	SHLQ         $0x20, R10
-	ORQ          R8, R10
-	VMOVQ        R10, X3
-	VPMOVZXBD    X3, Y3
-	VPSLLD       $0x10, Y3, Y8
-	VPOR         Y8, Y3, Y3
-	VMOVDQU      lowTwice<>+0(SB), Y8
-	VPERMD       Y3, Y8, Y8
-	VPMADDWD     Y8, Y5, Y5
-	VPADDD       Y5, Y4, Y4
-	VMOVDQU      highTwice<>+0(SB), Y5
-	VPERMD       Y3, Y5, Y5
-	VPMADDWD     Y5, Y7, Y7
-	VPADDD       Y7, Y6, Y6
 	MOVL         48(AX), R8
 	MOVL         52(AX), R9
 	SHRL         $0x04, R9
@@ -9628,24 +9815,6 @@ loop:
 	VPERMD       Y3, Y5, Y5
 	VPMADDWD     Y5, Y9, Y9
 	VPADDD       Y9, Y6, Y6
-	MOVL         60(AX), R8
-	MOVL         64(AX), R9
-	SHRL         $0x04, R9
-	ANDL         $0x0f0f0f0f, R9
-	MOVL         R8, R10
-	SHRL         $0x02, R10
-	ANDL         $0x30303030, R10
-	ORL          R9, R10
-	ANDL         $0x3f3f3f3f, R8
-	SHLQ         $0x20, R10
-	ORQ          R8, R10
-	VMOVQ        R10, X3
-	VPMOVZXBD    X3, Y3
-	VPSLLD       $0x10, Y3, Y5
-	VPOR         Y5, Y3, Y3
-	VPBROADCASTD 8(SI), Y5
-	VPMADDWD     Y5, Y3, Y3
-	VPADDD       Y3, Y2, Y2
 	MOVL         68(AX), R8
 	MOVL         76(AX), R9
 	ANDL         $0x0f0f0f0f, R9
@@ -9668,6 +9837,24 @@ loop:
 	VPERMD       Y3, Y5, Y5
 	VPMADDWD     Y5, Y10, Y10
 	VPADDD       Y10, Y6, Y6
+	MOVL         60(AX), R8
+	MOVL         64(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPBROADCASTD 8(SI), Y5
+	VPMADDWD     Y5, Y3, Y3
+	VPADDD       Y3, Y2, Y2
 	MOVL         72(AX), R8
 	MOVL         76(AX), R9
 	SHRL         $0x04, R9
@@ -9776,24 +9963,6 @@ loop:
 	VPERMD       Y3, Y5, Y5
 	VPMADDWD     Y5, Y9, Y9
 	VPADDD       Y9, Y6, Y6
-	MOVL         84(AX), R8
-	MOVL         88(AX), R9
-	SHRL         $0x04, R9
-	ANDL         $0x0f0f0f0f, R9
-	MOVL         R8, R10
-	SHRL         $0x02, R10
-	ANDL         $0x30303030, R10
-	ORL          R9, R10
-	ANDL         $0x3f3f3f3f, R8
-	SHLQ         $0x20, R10
-	ORQ          R8, R10
-	VMOVQ        R10, X3
-	VPMOVZXBD    X3, Y3
-	VPSLLD       $0x10, Y3, Y5
-	VPOR         Y5, Y3, Y3
-	VPBROADCASTD 16(SI), Y5
-	VPMADDWD     Y5, Y3, Y3
-	VPADDD       Y3, Y2, Y2
 	MOVL         92(AX), R8
 	MOVL         100(AX), R9
 	ANDL         $0x0f0f0f0f, R9
@@ -9816,6 +9985,24 @@ loop:
 	VPERMD       Y3, Y5, Y5
 	VPMADDWD     Y5, Y10, Y10
 	VPADDD       Y10, Y6, Y6
+	MOVL         84(AX), R8
+	MOVL         88(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPBROADCASTD 16(SI), Y5
+	VPMADDWD     Y5, Y3, Y3
+	VPADDD       Y3, Y2, Y2
 	MOVL         96(AX), R8
 	MOVL         100(AX), R9
 	SHRL         $0x04, R9
@@ -9924,24 +10111,6 @@ loop:
 	VPERMD       Y3, Y5, Y5
 	VPMADDWD     Y5, Y9, Y9
 	VPADDD       Y9, Y6, Y6
-	MOVL         108(AX), R8
-	MOVL         112(AX), R9
-	SHRL         $0x04, R9
-	ANDL         $0x0f0f0f0f, R9
-	MOVL         R8, R10
-	SHRL         $0x02, R10
-	ANDL         $0x30303030, R10
-	ORL          R9, R10
-	ANDL         $0x3f3f3f3f, R8
-	SHLQ         $0x20, R10
-	ORQ          R8, R10
-	VMOVQ        R10, X3
-	VPMOVZXBD    X3, Y3
-	VPSLLD       $0x10, Y3, Y5
-	VPOR         Y5, Y3, Y3
-	VPBROADCASTD 24(SI), Y5
-	VPMADDWD     Y5, Y3, Y3
-	VPADDD       Y3, Y2, Y2
 	MOVL         116(AX), R8
 	MOVL         124(AX), R9
 	ANDL         $0x0f0f0f0f, R9
@@ -9964,6 +10133,24 @@ loop:
 	VPERMD       Y3, Y5, Y5
 	VPMADDWD     Y5, Y10, Y10
 	VPADDD       Y10, Y6, Y6
+	MOVL         108(AX), R8
+	MOVL         112(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y5
+	VPOR         Y5, Y3, Y3
+	VPBROADCASTD 24(SI), Y5
+	VPMADDWD     Y5, Y3, Y3
+	VPADDD       Y3, Y2, Y2
 	MOVL         120(AX), R8
 	MOVL         124(AX), R9
 	SHRL         $0x04, R9
@@ -10027,6 +10214,3588 @@ DATA highTwice<>+20(SB)/4, $0x00000006
 DATA highTwice<>+24(SB)/4, $0x00000007
 DATA highTwice<>+28(SB)/4, $0x00000007
 GLOBL highTwice<>(SB), RODATA|NOPTR, $32
+
+// func gemv_q5_K_8x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int16, bundles int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemv_q5_K_8x4AVX2(SB), NOSPLIT, $0-56
+	MOVQ    w+8(FP), AX
+	MOVQ    ahead+16(FP), CX
+	MOVQ    a+24(FP), DX
+	MOVQ    da+32(FP), BX
+	MOVQ    sums+40(FP), SI
+	MOVQ    bundles+48(FP), DI
+	VMOVDQU low4<>+0(SB), Y0
+	VMOVDQU sixteen<>+0(SB), Y1
+	VXORPS  Y2, Y2, Y2
+
+loop:
+	PREFETCHT0   (AX)(CX*1)
+	PREFETCHT0   64(AX)(CX*1)
+	PREFETCHT0   128(AX)(CX*1)
+	PREFETCHT0   192(AX)(CX*1)
+	PREFETCHT0   256(AX)(CX*1)
+	PREFETCHT0   320(AX)(CX*1)
+	PREFETCHT0   384(AX)(CX*1)
+	PREFETCHT0   448(AX)(CX*1)
+	PREFETCHT0   512(AX)(CX*1)
+	PREFETCHT0   576(AX)(CX*1)
+	PREFETCHT0   640(AX)(CX*1)
+	PREFETCHT0   704(AX)(CX*1)
+	PREFETCHT0   768(AX)(CX*1)
+	PREFETCHT0   832(AX)(CX*1)
+	PREFETCHT0   896(AX)(CX*1)
+	PREFETCHT0   960(AX)(CX*1)
+	PREFETCHT0   1024(AX)(CX*1)
+	PREFETCHT0   1088(AX)(CX*1)
+	PREFETCHT0   1152(AX)(CX*1)
+	PREFETCHT0   1216(AX)(CX*1)
+	PREFETCHT0   1280(AX)(CX*1)
+	PREFETCHT0   1344(AX)(CX*1)
+	VPBROADCASTD (DX), Y3
+	VPBROADCASTD 32(DX), Y4
+	VMOVDQU      384(AX), Y5
+	VPSRLW       $0x04, Y5, Y6
+	VPAND        Y0, Y5, Y5
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      128(AX), Y7
+	VPSLLW       $0x04, Y7, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y5, Y5
+	VPSLLW       $0x03, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y3, Y5, Y5
+	VPMADDUBSW   Y4, Y6, Y6
+	VPBROADCASTD 4(DX), Y3
+	VPBROADCASTD 36(DX), Y4
+	VMOVDQU      416(AX), Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y7, Y7
+	VPAND        Y0, Y8, Y8
+	VMOVDQU      160(AX), Y9
+	VPSLLW       $0x04, Y9, Y10
+	VPAND        Y1, Y10, Y10
+	VPOR         Y10, Y7, Y7
+	VPSLLW       $0x03, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPMADDUBSW   Y3, Y7, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y4, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPBROADCASTD 8(DX), Y3
+	VPBROADCASTD 40(DX), Y4
+	VMOVDQU      448(AX), Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y7, Y7
+	VPAND        Y0, Y8, Y8
+	VMOVDQU      192(AX), Y9
+	VPSLLW       $0x04, Y9, Y10
+	VPAND        Y1, Y10, Y10
+	VPOR         Y10, Y7, Y7
+	VPSLLW       $0x03, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPMADDUBSW   Y3, Y7, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y4, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPBROADCASTD 12(DX), Y3
+	VPBROADCASTD 44(DX), Y4
+	VMOVDQU      480(AX), Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y7, Y7
+	VPAND        Y0, Y8, Y8
+	VMOVDQU      224(AX), Y9
+	VPSLLW       $0x04, Y9, Y10
+	VPAND        Y1, Y10, Y10
+	VPOR         Y10, Y7, Y7
+	VPSLLW       $0x03, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPMADDUBSW   Y3, Y7, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y4, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	MOVL         32(AX), R8
+	MOVL         40(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDWD     Y3, Y5, Y5
+	MOVL         44(AX), R8
+	MOVL         52(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 16(DX), Y3
+	VPBROADCASTD 48(DX), Y4
+	VMOVDQU      512(AX), Y6
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y0, Y6, Y6
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      256(AX), Y8
+	VPSLLW       $0x04, Y8, Y9
+	VPAND        Y1, Y9, Y9
+	VPOR         Y9, Y6, Y6
+	VPSLLW       $0x03, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y4, Y7, Y7
+	VPBROADCASTD 20(DX), Y3
+	VPBROADCASTD 52(DX), Y4
+	VMOVDQU      544(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VMOVDQU      288(AX), Y10
+	VPSLLW       $0x04, Y10, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y8, Y8
+	VPSLLW       $0x03, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y4, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPBROADCASTD 24(DX), Y3
+	VPBROADCASTD 56(DX), Y4
+	VMOVDQU      576(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VMOVDQU      320(AX), Y10
+	VPSLLW       $0x04, Y10, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y8, Y8
+	VPSLLW       $0x03, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y4, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPBROADCASTD 28(DX), Y3
+	VPBROADCASTD 60(DX), Y4
+	VMOVDQU      608(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VMOVDQU      352(AX), Y10
+	VPSLLW       $0x04, Y10, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y8, Y8
+	VPSLLW       $0x03, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDUBSW   Y4, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	MOVL         32(AX), R8
+	MOVL         40(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	MOVL         44(AX), R8
+	MOVL         52(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDWD     Y3, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	MOVL         36(AX), R8
+	MOVL         40(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPOR         Y4, Y3, Y3
+	VPBROADCASTD (SI), Y4
+	VPMADDWD     Y4, Y3, Y3
+	MOVL         48(AX), R8
+	MOVL         52(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPBROADCASTD 4(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTD 64(DX), Y4
+	VPBROADCASTD 96(DX), Y6
+	VMOVDQU      640(AX), Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y7, Y7
+	VPAND        Y0, Y8, Y8
+	VMOVDQU      128(AX), Y9
+	VPSLLW       $0x02, Y9, Y10
+	VPAND        Y1, Y10, Y10
+	VPOR         Y10, Y7, Y7
+	VPSLLW       $0x01, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPMADDUBSW   Y4, Y7, Y7
+	VPMADDUBSW   Y6, Y8, Y8
+	VPBROADCASTD 68(DX), Y4
+	VPBROADCASTD 100(DX), Y6
+	VMOVDQU      672(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      160(AX), Y11
+	VPSLLW       $0x02, Y11, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y9, Y9
+	VPSLLW       $0x01, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y4, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   Y6, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPBROADCASTD 72(DX), Y4
+	VPBROADCASTD 104(DX), Y6
+	VMOVDQU      704(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      192(AX), Y11
+	VPSLLW       $0x02, Y11, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y9, Y9
+	VPSLLW       $0x01, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y4, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   Y6, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPBROADCASTD 76(DX), Y4
+	VPBROADCASTD 108(DX), Y6
+	VMOVDQU      736(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      224(AX), Y11
+	VPSLLW       $0x02, Y11, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y9, Y9
+	VPSLLW       $0x01, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y4, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   Y6, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	MOVL         56(AX), R8
+	MOVL         64(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	MOVL         68(AX), R8
+	MOVL         76(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPMADDWD     Y4, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VPBROADCASTD 80(DX), Y4
+	VPBROADCASTD 112(DX), Y6
+	VMOVDQU      768(AX), Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y7, Y7
+	VPAND        Y0, Y8, Y8
+	VMOVDQU      256(AX), Y9
+	VPSLLW       $0x02, Y9, Y10
+	VPAND        Y1, Y10, Y10
+	VPOR         Y10, Y7, Y7
+	VPSLLW       $0x01, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPMADDUBSW   Y4, Y7, Y7
+	VPMADDUBSW   Y6, Y8, Y8
+	VPBROADCASTD 84(DX), Y4
+	VPBROADCASTD 116(DX), Y6
+	VMOVDQU      800(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      288(AX), Y11
+	VPSLLW       $0x02, Y11, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y9, Y9
+	VPSLLW       $0x01, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y4, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   Y6, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPBROADCASTD 88(DX), Y4
+	VPBROADCASTD 120(DX), Y6
+	VMOVDQU      832(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      320(AX), Y11
+	VPSLLW       $0x02, Y11, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y9, Y9
+	VPSLLW       $0x01, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y4, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   Y6, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPBROADCASTD 92(DX), Y4
+	VPBROADCASTD 124(DX), Y6
+	VMOVDQU      864(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      352(AX), Y11
+	VPSLLW       $0x02, Y11, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y9, Y9
+	VPSLLW       $0x01, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y4, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   Y6, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	MOVL         56(AX), R8
+	MOVL         64(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	MOVL         68(AX), R8
+	MOVL         76(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPMADDWD     Y4, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	MOVL         60(AX), R8
+	MOVL         64(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPBROADCASTD 8(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	MOVL         72(AX), R8
+	MOVL         76(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPBROADCASTD 12(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTD 128(DX), Y4
+	VPBROADCASTD 160(DX), Y6
+	VMOVDQU      896(AX), Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y7, Y7
+	VPAND        Y0, Y8, Y8
+	VMOVDQU      128(AX), Y9
+	VPAND        Y1, Y9, Y10
+	VPOR         Y10, Y7, Y7
+	VPSRLW       $0x01, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPMADDUBSW   Y4, Y7, Y7
+	VPMADDUBSW   Y6, Y8, Y8
+	VPBROADCASTD 132(DX), Y4
+	VPBROADCASTD 164(DX), Y6
+	VMOVDQU      928(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      160(AX), Y11
+	VPAND        Y1, Y11, Y12
+	VPOR         Y12, Y9, Y9
+	VPSRLW       $0x01, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y4, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   Y6, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPBROADCASTD 136(DX), Y4
+	VPBROADCASTD 168(DX), Y6
+	VMOVDQU      960(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      192(AX), Y11
+	VPAND        Y1, Y11, Y12
+	VPOR         Y12, Y9, Y9
+	VPSRLW       $0x01, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y4, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   Y6, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPBROADCASTD 140(DX), Y4
+	VPBROADCASTD 172(DX), Y6
+	VMOVDQU      992(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      224(AX), Y11
+	VPAND        Y1, Y11, Y12
+	VPOR         Y12, Y9, Y9
+	VPSRLW       $0x01, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y4, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   Y6, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	MOVL         80(AX), R8
+	MOVL         88(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	MOVL         92(AX), R8
+	MOVL         100(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPMADDWD     Y4, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VPBROADCASTD 144(DX), Y4
+	VPBROADCASTD 176(DX), Y6
+	VMOVDQU      1024(AX), Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y7, Y7
+	VPAND        Y0, Y8, Y8
+	VMOVDQU      256(AX), Y9
+	VPAND        Y1, Y9, Y10
+	VPOR         Y10, Y7, Y7
+	VPSRLW       $0x01, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPMADDUBSW   Y4, Y7, Y7
+	VPMADDUBSW   Y6, Y8, Y8
+	VPBROADCASTD 148(DX), Y4
+	VPBROADCASTD 180(DX), Y6
+	VMOVDQU      1056(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      288(AX), Y11
+	VPAND        Y1, Y11, Y12
+	VPOR         Y12, Y9, Y9
+	VPSRLW       $0x01, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y4, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   Y6, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPBROADCASTD 152(DX), Y4
+	VPBROADCASTD 184(DX), Y6
+	VMOVDQU      1088(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      320(AX), Y11
+	VPAND        Y1, Y11, Y12
+	VPOR         Y12, Y9, Y9
+	VPSRLW       $0x01, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y4, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   Y6, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPBROADCASTD 156(DX), Y4
+	VPBROADCASTD 188(DX), Y6
+	VMOVDQU      1120(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      352(AX), Y11
+	VPAND        Y1, Y11, Y12
+	VPOR         Y12, Y9, Y9
+	VPSRLW       $0x01, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y4, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   Y6, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	MOVL         80(AX), R8
+	MOVL         88(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	MOVL         92(AX), R8
+	MOVL         100(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPMADDWD     Y4, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	MOVL         84(AX), R8
+	MOVL         88(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPBROADCASTD 16(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	MOVL         96(AX), R8
+	MOVL         100(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPBROADCASTD 20(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTD 192(DX), Y4
+	VPBROADCASTD 224(DX), Y6
+	VMOVDQU      1152(AX), Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y7, Y7
+	VPAND        Y0, Y8, Y8
+	VMOVDQU      128(AX), Y9
+	VPSRLW       $0x02, Y9, Y10
+	VPAND        Y1, Y10, Y10
+	VPOR         Y10, Y7, Y7
+	VPSRLW       $0x03, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPMADDUBSW   Y4, Y7, Y7
+	VPMADDUBSW   Y6, Y8, Y8
+	VPBROADCASTD 196(DX), Y4
+	VPBROADCASTD 228(DX), Y6
+	VMOVDQU      1184(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      160(AX), Y11
+	VPSRLW       $0x02, Y11, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y9, Y9
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y4, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   Y6, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPBROADCASTD 200(DX), Y4
+	VPBROADCASTD 232(DX), Y6
+	VMOVDQU      1216(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      192(AX), Y11
+	VPSRLW       $0x02, Y11, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y9, Y9
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y4, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   Y6, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPBROADCASTD 204(DX), Y4
+	VPBROADCASTD 236(DX), Y6
+	VMOVDQU      1248(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      224(AX), Y11
+	VPSRLW       $0x02, Y11, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y9, Y9
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y4, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   Y6, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	MOVL         104(AX), R8
+	MOVL         112(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	MOVL         116(AX), R8
+	MOVL         124(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPMADDWD     Y4, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VPBROADCASTD 208(DX), Y4
+	VPBROADCASTD 240(DX), Y6
+	VMOVDQU      1280(AX), Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y7, Y7
+	VPAND        Y0, Y8, Y8
+	VMOVDQU      256(AX), Y9
+	VPSRLW       $0x02, Y9, Y10
+	VPAND        Y1, Y10, Y10
+	VPOR         Y10, Y7, Y7
+	VPSRLW       $0x03, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPMADDUBSW   Y4, Y7, Y7
+	VPMADDUBSW   Y6, Y8, Y8
+	VPBROADCASTD 212(DX), Y4
+	VPBROADCASTD 244(DX), Y6
+	VMOVDQU      1312(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      288(AX), Y11
+	VPSRLW       $0x02, Y11, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y9, Y9
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y4, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   Y6, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPBROADCASTD 216(DX), Y4
+	VPBROADCASTD 248(DX), Y6
+	VMOVDQU      1344(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      320(AX), Y11
+	VPSRLW       $0x02, Y11, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y9, Y9
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y4, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   Y6, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPBROADCASTD 220(DX), Y4
+	VPBROADCASTD 252(DX), Y6
+	VMOVDQU      1376(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      352(AX), Y11
+	VPSRLW       $0x02, Y11, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y9, Y9
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y4, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   Y6, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	MOVL         104(AX), R8
+	MOVL         112(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	MOVL         116(AX), R8
+	MOVL         124(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPMADDWD     Y4, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	MOVL         108(AX), R8
+	MOVL         112(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPBROADCASTD 24(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	MOVL         120(AX), R8
+	MOVL         124(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPBROADCASTD 28(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VCVTPH2PS    (AX), Y4
+	VCVTPH2PS    16(AX), Y6
+	VBROADCASTSS (BX), Y7
+	VMULPS       Y7, Y4, Y4
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	VMULPS       Y7, Y6, Y6
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y6, Y3, Y3
+	VSUBPS       Y3, Y2, Y2
+	ADDQ         $+1408, AX
+	ADDQ         $+256, DX
+	ADDQ         $+4, BX
+	ADDQ         $+32, SI
+	DECQ         DI
+	JNZ          loop
+	VCMPPS       $0x03, Y2, Y2, Y0
+	VBLENDVPS    Y0, quietNaN<>+0(SB), Y2, Y2
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      Y2, (AX)
+	VZEROUPPER
+	RET
+
+// func gemv_q5_K_8x8AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int16, bundles int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemv_q5_K_8x8AVX2(SB), NOSPLIT, $0-56
+	MOVQ    w+8(FP), AX
+	MOVQ    ahead+16(FP), CX
+	MOVQ    a+24(FP), DX
+	MOVQ    da+32(FP), BX
+	MOVQ    sums+40(FP), SI
+	MOVQ    bundles+48(FP), DI
+	VMOVDQU low4<>+0(SB), Y0
+	VMOVDQU sixteen<>+0(SB), Y1
+	VXORPS  Y2, Y2, Y2
+
+loop:
+	PREFETCHT0   (AX)(CX*1)
+	PREFETCHT0   64(AX)(CX*1)
+	PREFETCHT0   128(AX)(CX*1)
+	PREFETCHT0   192(AX)(CX*1)
+	PREFETCHT0   256(AX)(CX*1)
+	PREFETCHT0   320(AX)(CX*1)
+	PREFETCHT0   384(AX)(CX*1)
+	PREFETCHT0   448(AX)(CX*1)
+	PREFETCHT0   512(AX)(CX*1)
+	PREFETCHT0   576(AX)(CX*1)
+	PREFETCHT0   640(AX)(CX*1)
+	PREFETCHT0   704(AX)(CX*1)
+	PREFETCHT0   768(AX)(CX*1)
+	PREFETCHT0   832(AX)(CX*1)
+	PREFETCHT0   896(AX)(CX*1)
+	PREFETCHT0   960(AX)(CX*1)
+	PREFETCHT0   1024(AX)(CX*1)
+	PREFETCHT0   1088(AX)(CX*1)
+	PREFETCHT0   1152(AX)(CX*1)
+	PREFETCHT0   1216(AX)(CX*1)
+	PREFETCHT0   1280(AX)(CX*1)
+	PREFETCHT0   1344(AX)(CX*1)
+	VPBROADCASTQ (DX), Y3
+	VPBROADCASTQ 32(DX), Y4
+	VMOVDQU      384(AX), Y5
+	VPSRLW       $0x04, Y5, Y6
+	VPAND        Y0, Y5, Y5
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      128(AX), Y7
+	VPSLLW       $0x04, Y7, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y5, Y5
+	VPSLLW       $0x03, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y3, Y5, Y5
+	VPMADDUBSW   Y4, Y6, Y6
+	VMOVDQU      416(AX), Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y0, Y7, Y7
+	VPAND        Y0, Y8, Y8
+	VMOVDQU      160(AX), Y9
+	VPSLLW       $0x04, Y9, Y10
+	VPAND        Y1, Y10, Y10
+	VPOR         Y10, Y7, Y7
+	VPSLLW       $0x03, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPMADDUBSW   Y3, Y7, Y7
+	VPMADDUBSW   Y4, Y8, Y8
+	VPBROADCASTQ 8(DX), Y3
+	VPBROADCASTQ 40(DX), Y4
+	VMOVDQU      448(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      192(AX), Y11
+	VPSLLW       $0x04, Y11, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y9, Y9
+	VPSLLW       $0x03, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y3, Y9, Y9
+	VPADDW       Y9, Y5, Y5
+	VPMADDUBSW   Y4, Y10, Y10
+	VPADDW       Y10, Y6, Y6
+	VMOVDQU      480(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      224(AX), Y11
+	VPSLLW       $0x04, Y11, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y9, Y9
+	VPSLLW       $0x03, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y3, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   Y4, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPBROADCASTQ 16(DX), Y3
+	VPBROADCASTQ 48(DX), Y4
+	VMOVDQU      512(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      256(AX), Y11
+	VPSLLW       $0x04, Y11, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y9, Y9
+	VPSLLW       $0x03, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y3, Y9, Y9
+	VPADDW       Y9, Y5, Y5
+	VPMADDUBSW   Y4, Y10, Y10
+	VPADDW       Y10, Y6, Y6
+	VMOVDQU      544(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      288(AX), Y11
+	VPSLLW       $0x04, Y11, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y9, Y9
+	VPSLLW       $0x03, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y3, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   Y4, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPBROADCASTQ 24(DX), Y3
+	VPBROADCASTQ 56(DX), Y4
+	VMOVDQU      576(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      320(AX), Y11
+	VPSLLW       $0x04, Y11, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y9, Y9
+	VPSLLW       $0x03, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y3, Y9, Y9
+	VPADDW       Y9, Y5, Y5
+	VPMADDUBSW   Y4, Y10, Y10
+	VPADDW       Y10, Y6, Y6
+	VMOVDQU      608(AX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y0, Y9, Y9
+	VPAND        Y0, Y10, Y10
+	VMOVDQU      352(AX), Y11
+	VPSLLW       $0x04, Y11, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y9, Y9
+	VPSLLW       $0x03, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   Y3, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   Y4, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	MOVL         32(AX), R8
+	MOVL         40(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPOR         Y4, Y3, Y3
+	VMOVDQU      lowTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y5, Y5
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	MOVL         44(AX), R8
+	MOVL         52(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPOR         Y4, Y3, Y3
+	VMOVDQU      lowTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	MOVL         36(AX), R8
+	MOVL         40(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X3
+	VPMOVZXBD    X3, Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPOR         Y4, Y3, Y3
+	VPBROADCASTD (SI), Y4
+	VPMADDWD     Y4, Y3, Y3
+	MOVL         48(AX), R8
+	MOVL         52(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPBROADCASTD 4(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTQ 64(DX), Y4
+	VPBROADCASTQ 96(DX), Y6
+	VMOVDQU      640(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VMOVDQU      128(AX), Y10
+	VPSLLW       $0x02, Y10, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y8, Y8
+	VPSLLW       $0x01, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y4, Y8, Y8
+	VPMADDUBSW   Y6, Y9, Y9
+	VMOVDQU      672(AX), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        Y0, Y10, Y10
+	VPAND        Y0, Y11, Y11
+	VMOVDQU      160(AX), Y12
+	VPSLLW       $0x02, Y12, Y13
+	VPAND        Y1, Y13, Y13
+	VPOR         Y13, Y10, Y10
+	VPSLLW       $0x01, Y12, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPMADDUBSW   Y4, Y10, Y10
+	VPMADDUBSW   Y6, Y11, Y11
+	VPBROADCASTQ 72(DX), Y4
+	VPBROADCASTQ 104(DX), Y6
+	VMOVDQU      704(AX), Y12
+	VPSRLW       $0x04, Y12, Y13
+	VPAND        Y0, Y12, Y12
+	VPAND        Y0, Y13, Y13
+	VMOVDQU      192(AX), Y14
+	VPSLLW       $0x02, Y14, Y15
+	VPAND        Y1, Y15, Y15
+	VPOR         Y15, Y12, Y12
+	VPSLLW       $0x01, Y14, Y14
+	VPAND        Y1, Y14, Y14
+	VPOR         Y14, Y13, Y13
+	VPMADDUBSW   Y4, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VPMADDUBSW   Y6, Y13, Y13
+	VPADDW       Y13, Y9, Y9
+	VMOVDQU      736(AX), Y12
+	VPSRLW       $0x04, Y12, Y13
+	VPAND        Y0, Y12, Y12
+	VPAND        Y0, Y13, Y13
+	VMOVDQU      224(AX), Y14
+	VPSLLW       $0x02, Y14, Y15
+	VPAND        Y1, Y15, Y15
+	VPOR         Y15, Y12, Y12
+	VPSLLW       $0x01, Y14, Y14
+	VPAND        Y1, Y14, Y14
+	VPOR         Y14, Y13, Y13
+	VPMADDUBSW   Y4, Y12, Y12
+	VPADDW       Y12, Y10, Y10
+	VPMADDUBSW   Y6, Y13, Y13
+	VPADDW       Y13, Y11, Y11
+	VPBROADCASTQ 80(DX), Y4
+	VPBROADCASTQ 112(DX), Y6
+	VMOVDQU      768(AX), Y12
+	VPSRLW       $0x04, Y12, Y13
+	VPAND        Y0, Y12, Y12
+	VPAND        Y0, Y13, Y13
+	VMOVDQU      256(AX), Y14
+	VPSLLW       $0x02, Y14, Y15
+	VPAND        Y1, Y15, Y15
+	VPOR         Y15, Y12, Y12
+	VPSLLW       $0x01, Y14, Y14
+	VPAND        Y1, Y14, Y14
+	VPOR         Y14, Y13, Y13
+	VPMADDUBSW   Y4, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VPMADDUBSW   Y6, Y13, Y13
+	VPADDW       Y13, Y9, Y9
+	VMOVDQU      800(AX), Y12
+	VPSRLW       $0x04, Y12, Y13
+	VPAND        Y0, Y12, Y12
+	VPAND        Y0, Y13, Y13
+	VMOVDQU      288(AX), Y14
+	VPSLLW       $0x02, Y14, Y15
+	VPAND        Y1, Y15, Y15
+	VPOR         Y15, Y12, Y12
+	VPSLLW       $0x01, Y14, Y14
+	VPAND        Y1, Y14, Y14
+	VPOR         Y14, Y13, Y13
+	VPMADDUBSW   Y4, Y12, Y12
+	VPADDW       Y12, Y10, Y10
+	VPMADDUBSW   Y6, Y13, Y13
+	VPADDW       Y13, Y11, Y11
+	VPBROADCASTQ 88(DX), Y4
+	VPBROADCASTQ 120(DX), Y6
+	VMOVDQU      832(AX), Y12
+	VPSRLW       $0x04, Y12, Y13
+	VPAND        Y0, Y12, Y12
+	VPAND        Y0, Y13, Y13
+	VMOVDQU      320(AX), Y14
+	VPSLLW       $0x02, Y14, Y15
+	VPAND        Y1, Y15, Y15
+	VPOR         Y15, Y12, Y12
+	VPSLLW       $0x01, Y14, Y14
+	VPAND        Y1, Y14, Y14
+	VPOR         Y14, Y13, Y13
+	VPMADDUBSW   Y4, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VPMADDUBSW   Y6, Y13, Y13
+	VPADDW       Y13, Y9, Y9
+	VMOVDQU      864(AX), Y12
+	VPSRLW       $0x04, Y12, Y13
+	VPAND        Y0, Y12, Y12
+	VPAND        Y0, Y13, Y13
+	VMOVDQU      352(AX), Y14
+	VPSLLW       $0x02, Y14, Y15
+	VPAND        Y1, Y15, Y15
+	VPOR         Y15, Y12, Y12
+	VPSLLW       $0x01, Y14, Y14
+	VPAND        Y1, Y14, Y14
+	VPOR         Y14, Y13, Y13
+	VPMADDUBSW   Y4, Y12, Y12
+	VPADDW       Y12, Y10, Y10
+	VPMADDUBSW   Y6, Y13, Y13
+	VPADDW       Y13, Y11, Y11
+	MOVL         56(AX), R8
+	MOVL         64(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VMOVDQU      lowTwice<>+0(SB), Y6
+	VPERMD       Y4, Y6, Y6
+	VPMADDWD     Y6, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVDQU      highTwice<>+0(SB), Y6
+	VPERMD       Y4, Y6, Y6
+	VPMADDWD     Y6, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	MOVL         68(AX), R8
+	MOVL         76(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VMOVDQU      lowTwice<>+0(SB), Y6
+	VPERMD       Y4, Y6, Y6
+	VPMADDWD     Y6, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VMOVDQU      highTwice<>+0(SB), Y6
+	VPERMD       Y4, Y6, Y6
+	VPMADDWD     Y6, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	MOVL         60(AX), R8
+	MOVL         64(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPBROADCASTD 8(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	MOVL         72(AX), R8
+	MOVL         76(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPBROADCASTD 12(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTQ 128(DX), Y4
+	VPBROADCASTQ 160(DX), Y6
+	VMOVDQU      896(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VMOVDQU      128(AX), Y10
+	VPAND        Y1, Y10, Y11
+	VPOR         Y11, Y8, Y8
+	VPSRLW       $0x01, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y4, Y8, Y8
+	VPMADDUBSW   Y6, Y9, Y9
+	VMOVDQU      928(AX), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        Y0, Y10, Y10
+	VPAND        Y0, Y11, Y11
+	VMOVDQU      160(AX), Y12
+	VPAND        Y1, Y12, Y13
+	VPOR         Y13, Y10, Y10
+	VPSRLW       $0x01, Y12, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPMADDUBSW   Y4, Y10, Y10
+	VPMADDUBSW   Y6, Y11, Y11
+	VPBROADCASTQ 136(DX), Y4
+	VPBROADCASTQ 168(DX), Y6
+	VMOVDQU      960(AX), Y12
+	VPSRLW       $0x04, Y12, Y13
+	VPAND        Y0, Y12, Y12
+	VPAND        Y0, Y13, Y13
+	VMOVDQU      192(AX), Y14
+	VPAND        Y1, Y14, Y15
+	VPOR         Y15, Y12, Y12
+	VPSRLW       $0x01, Y14, Y14
+	VPAND        Y1, Y14, Y14
+	VPOR         Y14, Y13, Y13
+	VPMADDUBSW   Y4, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VPMADDUBSW   Y6, Y13, Y13
+	VPADDW       Y13, Y9, Y9
+	VMOVDQU      992(AX), Y12
+	VPSRLW       $0x04, Y12, Y13
+	VPAND        Y0, Y12, Y12
+	VPAND        Y0, Y13, Y13
+	VMOVDQU      224(AX), Y14
+	VPAND        Y1, Y14, Y15
+	VPOR         Y15, Y12, Y12
+	VPSRLW       $0x01, Y14, Y14
+	VPAND        Y1, Y14, Y14
+	VPOR         Y14, Y13, Y13
+	VPMADDUBSW   Y4, Y12, Y12
+	VPADDW       Y12, Y10, Y10
+	VPMADDUBSW   Y6, Y13, Y13
+	VPADDW       Y13, Y11, Y11
+	VPBROADCASTQ 144(DX), Y4
+	VPBROADCASTQ 176(DX), Y6
+	VMOVDQU      1024(AX), Y12
+	VPSRLW       $0x04, Y12, Y13
+	VPAND        Y0, Y12, Y12
+	VPAND        Y0, Y13, Y13
+	VMOVDQU      256(AX), Y14
+	VPAND        Y1, Y14, Y15
+	VPOR         Y15, Y12, Y12
+	VPSRLW       $0x01, Y14, Y14
+	VPAND        Y1, Y14, Y14
+	VPOR         Y14, Y13, Y13
+	VPMADDUBSW   Y4, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VPMADDUBSW   Y6, Y13, Y13
+	VPADDW       Y13, Y9, Y9
+	VMOVDQU      1056(AX), Y12
+	VPSRLW       $0x04, Y12, Y13
+	VPAND        Y0, Y12, Y12
+	VPAND        Y0, Y13, Y13
+	VMOVDQU      288(AX), Y14
+	VPAND        Y1, Y14, Y15
+	VPOR         Y15, Y12, Y12
+	VPSRLW       $0x01, Y14, Y14
+	VPAND        Y1, Y14, Y14
+	VPOR         Y14, Y13, Y13
+	VPMADDUBSW   Y4, Y12, Y12
+	VPADDW       Y12, Y10, Y10
+	VPMADDUBSW   Y6, Y13, Y13
+	VPADDW       Y13, Y11, Y11
+	VPBROADCASTQ 152(DX), Y4
+	VPBROADCASTQ 184(DX), Y6
+	VMOVDQU      1088(AX), Y12
+	VPSRLW       $0x04, Y12, Y13
+	VPAND        Y0, Y12, Y12
+	VPAND        Y0, Y13, Y13
+	VMOVDQU      320(AX), Y14
+	VPAND        Y1, Y14, Y15
+	VPOR         Y15, Y12, Y12
+	VPSRLW       $0x01, Y14, Y14
+	VPAND        Y1, Y14, Y14
+	VPOR         Y14, Y13, Y13
+	VPMADDUBSW   Y4, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VPMADDUBSW   Y6, Y13, Y13
+	VPADDW       Y13, Y9, Y9
+	VMOVDQU      1120(AX), Y12
+	VPSRLW       $0x04, Y12, Y13
+	VPAND        Y0, Y12, Y12
+	VPAND        Y0, Y13, Y13
+	VMOVDQU      352(AX), Y14
+	VPAND        Y1, Y14, Y15
+	VPOR         Y15, Y12, Y12
+	VPSRLW       $0x01, Y14, Y14
+	VPAND        Y1, Y14, Y14
+	VPOR         Y14, Y13, Y13
+	VPMADDUBSW   Y4, Y12, Y12
+	VPADDW       Y12, Y10, Y10
+	VPMADDUBSW   Y6, Y13, Y13
+	VPADDW       Y13, Y11, Y11
+	MOVL         80(AX), R8
+	MOVL         88(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VMOVDQU      lowTwice<>+0(SB), Y6
+	VPERMD       Y4, Y6, Y6
+	VPMADDWD     Y6, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVDQU      highTwice<>+0(SB), Y6
+	VPERMD       Y4, Y6, Y6
+	VPMADDWD     Y6, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	MOVL         92(AX), R8
+	MOVL         100(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VMOVDQU      lowTwice<>+0(SB), Y6
+	VPERMD       Y4, Y6, Y6
+	VPMADDWD     Y6, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VMOVDQU      highTwice<>+0(SB), Y6
+	VPERMD       Y4, Y6, Y6
+	VPMADDWD     Y6, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	MOVL         84(AX), R8
+	MOVL         88(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPBROADCASTD 16(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	MOVL         96(AX), R8
+	MOVL         100(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPBROADCASTD 20(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTQ 192(DX), Y4
+	VPBROADCASTQ 224(DX), Y6
+	VMOVDQU      1152(AX), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VMOVDQU      128(AX), Y10
+	VPSRLW       $0x02, Y10, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y8, Y8
+	VPSRLW       $0x03, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y4, Y8, Y8
+	VPMADDUBSW   Y6, Y9, Y9
+	VMOVDQU      1184(AX), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        Y0, Y10, Y10
+	VPAND        Y0, Y11, Y11
+	VMOVDQU      160(AX), Y12
+	VPSRLW       $0x02, Y12, Y13
+	VPAND        Y1, Y13, Y13
+	VPOR         Y13, Y10, Y10
+	VPSRLW       $0x03, Y12, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPMADDUBSW   Y4, Y10, Y10
+	VPMADDUBSW   Y6, Y11, Y11
+	VPBROADCASTQ 200(DX), Y4
+	VPBROADCASTQ 232(DX), Y6
+	VMOVDQU      1216(AX), Y12
+	VPSRLW       $0x04, Y12, Y13
+	VPAND        Y0, Y12, Y12
+	VPAND        Y0, Y13, Y13
+	VMOVDQU      192(AX), Y14
+	VPSRLW       $0x02, Y14, Y15
+	VPAND        Y1, Y15, Y15
+	VPOR         Y15, Y12, Y12
+	VPSRLW       $0x03, Y14, Y14
+	VPAND        Y1, Y14, Y14
+	VPOR         Y14, Y13, Y13
+	VPMADDUBSW   Y4, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VPMADDUBSW   Y6, Y13, Y13
+	VPADDW       Y13, Y9, Y9
+	VMOVDQU      1248(AX), Y12
+	VPSRLW       $0x04, Y12, Y13
+	VPAND        Y0, Y12, Y12
+	VPAND        Y0, Y13, Y13
+	VMOVDQU      224(AX), Y14
+	VPSRLW       $0x02, Y14, Y15
+	VPAND        Y1, Y15, Y15
+	VPOR         Y15, Y12, Y12
+	VPSRLW       $0x03, Y14, Y14
+	VPAND        Y1, Y14, Y14
+	VPOR         Y14, Y13, Y13
+	VPMADDUBSW   Y4, Y12, Y12
+	VPADDW       Y12, Y10, Y10
+	VPMADDUBSW   Y6, Y13, Y13
+	VPADDW       Y13, Y11, Y11
+	VPBROADCASTQ 208(DX), Y4
+	VPBROADCASTQ 240(DX), Y6
+	VMOVDQU      1280(AX), Y12
+	VPSRLW       $0x04, Y12, Y13
+	VPAND        Y0, Y12, Y12
+	VPAND        Y0, Y13, Y13
+	VMOVDQU      256(AX), Y14
+	VPSRLW       $0x02, Y14, Y15
+	VPAND        Y1, Y15, Y15
+	VPOR         Y15, Y12, Y12
+	VPSRLW       $0x03, Y14, Y14
+	VPAND        Y1, Y14, Y14
+	VPOR         Y14, Y13, Y13
+	VPMADDUBSW   Y4, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VPMADDUBSW   Y6, Y13, Y13
+	VPADDW       Y13, Y9, Y9
+	VMOVDQU      1312(AX), Y12
+	VPSRLW       $0x04, Y12, Y13
+	VPAND        Y0, Y12, Y12
+	VPAND        Y0, Y13, Y13
+	VMOVDQU      288(AX), Y14
+	VPSRLW       $0x02, Y14, Y15
+	VPAND        Y1, Y15, Y15
+	VPOR         Y15, Y12, Y12
+	VPSRLW       $0x03, Y14, Y14
+	VPAND        Y1, Y14, Y14
+	VPOR         Y14, Y13, Y13
+	VPMADDUBSW   Y4, Y12, Y12
+	VPADDW       Y12, Y10, Y10
+	VPMADDUBSW   Y6, Y13, Y13
+	VPADDW       Y13, Y11, Y11
+	VPBROADCASTQ 216(DX), Y4
+	VPBROADCASTQ 248(DX), Y6
+	VMOVDQU      1344(AX), Y12
+	VPSRLW       $0x04, Y12, Y13
+	VPAND        Y0, Y12, Y12
+	VPAND        Y0, Y13, Y13
+	VMOVDQU      320(AX), Y14
+	VPSRLW       $0x02, Y14, Y15
+	VPAND        Y1, Y15, Y15
+	VPOR         Y15, Y12, Y12
+	VPSRLW       $0x03, Y14, Y14
+	VPAND        Y1, Y14, Y14
+	VPOR         Y14, Y13, Y13
+	VPMADDUBSW   Y4, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VPMADDUBSW   Y6, Y13, Y13
+	VPADDW       Y13, Y9, Y9
+	VMOVDQU      1376(AX), Y12
+	VPSRLW       $0x04, Y12, Y13
+	VPAND        Y0, Y12, Y12
+	VPAND        Y0, Y13, Y13
+	VMOVDQU      352(AX), Y14
+	VPSRLW       $0x02, Y14, Y15
+	VPAND        Y1, Y15, Y15
+	VPOR         Y15, Y12, Y12
+	VPSRLW       $0x03, Y14, Y14
+	VPAND        Y1, Y14, Y14
+	VPOR         Y14, Y13, Y13
+	VPMADDUBSW   Y4, Y12, Y12
+	VPADDW       Y12, Y10, Y10
+	VPMADDUBSW   Y6, Y13, Y13
+	VPADDW       Y13, Y11, Y11
+	MOVL         104(AX), R8
+	MOVL         112(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VMOVDQU      lowTwice<>+0(SB), Y6
+	VPERMD       Y4, Y6, Y6
+	VPMADDWD     Y6, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVDQU      highTwice<>+0(SB), Y6
+	VPERMD       Y4, Y6, Y6
+	VPMADDWD     Y6, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	MOVL         116(AX), R8
+	MOVL         124(AX), R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VMOVDQU      lowTwice<>+0(SB), Y6
+	VPERMD       Y4, Y6, Y6
+	VPMADDWD     Y6, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VMOVDQU      highTwice<>+0(SB), Y6
+	VPERMD       Y4, Y6, Y6
+	VPMADDWD     Y6, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	MOVL         108(AX), R8
+	MOVL         112(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPBROADCASTD 24(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	MOVL         120(AX), R8
+	MOVL         124(AX), R9
+	SHRL         $0x04, R9
+	ANDL         $0x0f0f0f0f, R9
+	MOVL         R8, R10
+	SHRL         $0x02, R10
+	ANDL         $0x30303030, R10
+	ORL          R9, R10
+	ANDL         $0x3f3f3f3f, R8
+	SHLQ         $0x20, R10
+	ORQ          R8, R10
+	VMOVQ        R10, X4
+	VPMOVZXBD    X4, Y4
+	VPSLLD       $0x10, Y4, Y6
+	VPOR         Y6, Y4, Y4
+	VPBROADCASTD 28(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPHADDD      Y7, Y5, Y5
+	VPERMQ       $0xd8, Y5, Y5
+	VCVTPH2PS    (AX), Y4
+	VCVTPH2PS    16(AX), Y6
+	VBROADCASTSS (BX), Y7
+	VMULPS       Y7, Y4, Y4
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	VMULPS       Y7, Y6, Y6
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y6, Y3, Y3
+	VSUBPS       Y3, Y2, Y2
+	ADDQ         $+1408, AX
+	ADDQ         $+256, DX
+	ADDQ         $+4, BX
+	ADDQ         $+32, SI
+	DECQ         DI
+	JNZ          loop
+	VCMPPS       $0x03, Y2, Y2, Y0
+	VBLENDVPS    Y0, quietNaN<>+0(SB), Y2, Y2
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      Y2, (AX)
+	VZEROUPPER
+	RET
+
+// func gemv_q6_K_8x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int16, bundles int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemv_q6_K_8x4AVX2(SB), NOSPLIT, $0-56
+	MOVQ    w+8(FP), AX
+	MOVQ    ahead+16(FP), CX
+	MOVQ    a+24(FP), DX
+	MOVQ    da+32(FP), BX
+	MOVQ    sums+40(FP), SI
+	MOVQ    bundles+48(FP), DI
+	VMOVDQU low4<>+0(SB), Y0
+	VMOVDQU bits45<>+0(SB), Y1
+	VXORPS  Y2, Y2, Y2
+
+loop:
+	PREFETCHT0   (AX)(CX*1)
+	PREFETCHT0   64(AX)(CX*1)
+	PREFETCHT0   128(AX)(CX*1)
+	PREFETCHT0   192(AX)(CX*1)
+	PREFETCHT0   256(AX)(CX*1)
+	PREFETCHT0   320(AX)(CX*1)
+	PREFETCHT0   384(AX)(CX*1)
+	PREFETCHT0   448(AX)(CX*1)
+	PREFETCHT0   512(AX)(CX*1)
+	PREFETCHT0   576(AX)(CX*1)
+	PREFETCHT0   640(AX)(CX*1)
+	PREFETCHT0   704(AX)(CX*1)
+	PREFETCHT0   768(AX)(CX*1)
+	PREFETCHT0   832(AX)(CX*1)
+	PREFETCHT0   896(AX)(CX*1)
+	PREFETCHT0   960(AX)(CX*1)
+	PREFETCHT0   1024(AX)(CX*1)
+	PREFETCHT0   1088(AX)(CX*1)
+	PREFETCHT0   1152(AX)(CX*1)
+	PREFETCHT0   1216(AX)(CX*1)
+	PREFETCHT0   1280(AX)(CX*1)
+	PREFETCHT0   1344(AX)(CX*1)
+	PREFETCHT0   1408(AX)(CX*1)
+	PREFETCHT0   1472(AX)(CX*1)
+	PREFETCHT0   1536(AX)(CX*1)
+	PREFETCHT0   1600(AX)(CX*1)
+	PREFETCHT0   1664(AX)(CX*1)
+	VPMOVSXBD    16(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTD (DX), Y4
+	VMOVDQU      144(AX), Y5
+	VPAND        Y0, Y5, Y5
+	VMOVDQU      1168(AX), Y6
+	VPSLLW       $0x04, Y6, Y6
+	VPAND        Y1, Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VPMADDUBSW   Y4, Y5, Y5
+	VPMADDWD     Y3, Y5, Y5
+	VPBROADCASTD 4(DX), Y4
+	VMOVDQU      176(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1200(AX), Y7
+	VPSLLW       $0x04, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 8(DX), Y4
+	VMOVDQU      208(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1232(AX), Y7
+	VPSLLW       $0x04, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 12(DX), Y4
+	VMOVDQU      240(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1264(AX), Y7
+	VPSLLW       $0x04, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPMOVSXBD    24(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTD 16(DX), Y4
+	VMOVDQU      272(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1296(AX), Y7
+	VPSLLW       $0x04, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 20(DX), Y4
+	VMOVDQU      304(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1328(AX), Y7
+	VPSLLW       $0x04, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 24(DX), Y4
+	VMOVDQU      336(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1360(AX), Y7
+	VPSLLW       $0x04, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 28(DX), Y4
+	VMOVDQU      368(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1392(AX), Y7
+	VPSLLW       $0x04, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPMOVSXBD    32(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTD 32(DX), Y4
+	VMOVDQU      400(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1168(AX), Y7
+	VPSLLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 36(DX), Y4
+	VMOVDQU      432(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1200(AX), Y7
+	VPSLLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 40(DX), Y4
+	VMOVDQU      464(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1232(AX), Y7
+	VPSLLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 44(DX), Y4
+	VMOVDQU      496(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1264(AX), Y7
+	VPSLLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPMOVSXBD    40(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTD 48(DX), Y4
+	VMOVDQU      528(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1296(AX), Y7
+	VPSLLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 52(DX), Y4
+	VMOVDQU      560(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1328(AX), Y7
+	VPSLLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 56(DX), Y4
+	VMOVDQU      592(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1360(AX), Y7
+	VPSLLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 60(DX), Y4
+	VMOVDQU      624(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1392(AX), Y7
+	VPSLLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPMOVSXBD    48(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTD 64(DX), Y4
+	VMOVDQU      144(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1168(AX), Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 68(DX), Y4
+	VMOVDQU      176(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1200(AX), Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 72(DX), Y4
+	VMOVDQU      208(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1232(AX), Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 76(DX), Y4
+	VMOVDQU      240(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1264(AX), Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPMOVSXBD    56(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTD 80(DX), Y4
+	VMOVDQU      272(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1296(AX), Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 84(DX), Y4
+	VMOVDQU      304(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1328(AX), Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 88(DX), Y4
+	VMOVDQU      336(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1360(AX), Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 92(DX), Y4
+	VMOVDQU      368(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1392(AX), Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPMOVSXBD    64(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTD 96(DX), Y4
+	VMOVDQU      400(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1168(AX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 100(DX), Y4
+	VMOVDQU      432(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1200(AX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 104(DX), Y4
+	VMOVDQU      464(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1232(AX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 108(DX), Y4
+	VMOVDQU      496(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1264(AX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPMOVSXBD    72(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTD 112(DX), Y4
+	VMOVDQU      528(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1296(AX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 116(DX), Y4
+	VMOVDQU      560(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1328(AX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 120(DX), Y4
+	VMOVDQU      592(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1360(AX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 124(DX), Y4
+	VMOVDQU      624(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1392(AX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPMOVSXBD    80(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTD 128(DX), Y4
+	VMOVDQU      656(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1424(AX), Y7
+	VPSLLW       $0x04, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 132(DX), Y4
+	VMOVDQU      688(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1456(AX), Y7
+	VPSLLW       $0x04, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 136(DX), Y4
+	VMOVDQU      720(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1488(AX), Y7
+	VPSLLW       $0x04, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 140(DX), Y4
+	VMOVDQU      752(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1520(AX), Y7
+	VPSLLW       $0x04, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPMOVSXBD    88(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTD 144(DX), Y4
+	VMOVDQU      784(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1552(AX), Y7
+	VPSLLW       $0x04, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 148(DX), Y4
+	VMOVDQU      816(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1584(AX), Y7
+	VPSLLW       $0x04, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 152(DX), Y4
+	VMOVDQU      848(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1616(AX), Y7
+	VPSLLW       $0x04, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 156(DX), Y4
+	VMOVDQU      880(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1648(AX), Y7
+	VPSLLW       $0x04, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPMOVSXBD    96(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTD 160(DX), Y4
+	VMOVDQU      912(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1424(AX), Y7
+	VPSLLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 164(DX), Y4
+	VMOVDQU      944(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1456(AX), Y7
+	VPSLLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 168(DX), Y4
+	VMOVDQU      976(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1488(AX), Y7
+	VPSLLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 172(DX), Y4
+	VMOVDQU      1008(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1520(AX), Y7
+	VPSLLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPMOVSXBD    104(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTD 176(DX), Y4
+	VMOVDQU      1040(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1552(AX), Y7
+	VPSLLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 180(DX), Y4
+	VMOVDQU      1072(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1584(AX), Y7
+	VPSLLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 184(DX), Y4
+	VMOVDQU      1104(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1616(AX), Y7
+	VPSLLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 188(DX), Y4
+	VMOVDQU      1136(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1648(AX), Y7
+	VPSLLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPMOVSXBD    112(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTD 192(DX), Y4
+	VMOVDQU      656(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1424(AX), Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 196(DX), Y4
+	VMOVDQU      688(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1456(AX), Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 200(DX), Y4
+	VMOVDQU      720(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1488(AX), Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 204(DX), Y4
+	VMOVDQU      752(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1520(AX), Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPMOVSXBD    120(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTD 208(DX), Y4
+	VMOVDQU      784(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1552(AX), Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 212(DX), Y4
+	VMOVDQU      816(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1584(AX), Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 216(DX), Y4
+	VMOVDQU      848(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1616(AX), Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 220(DX), Y4
+	VMOVDQU      880(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1648(AX), Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPMOVSXBD    128(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTD 224(DX), Y4
+	VMOVDQU      912(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1424(AX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 228(DX), Y4
+	VMOVDQU      944(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1456(AX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 232(DX), Y4
+	VMOVDQU      976(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1488(AX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 236(DX), Y4
+	VMOVDQU      1008(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1520(AX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPMOVSXBD    136(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTD 240(DX), Y4
+	VMOVDQU      1040(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1552(AX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 244(DX), Y4
+	VMOVDQU      1072(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1584(AX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 248(DX), Y4
+	VMOVDQU      1104(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1616(AX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 252(DX), Y4
+	VMOVDQU      1136(AX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1648(AX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPMOVSXBD    16(AX), Y3
+	VPMOVSXBD    24(AX), Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTD (SI), Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPMOVSXBD    32(AX), Y4
+	VPMOVSXBD    40(AX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VPBLENDW     $0xaa, Y6, Y4, Y4
+	VPBROADCASTD 4(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPMOVSXBD    48(AX), Y4
+	VPMOVSXBD    56(AX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VPBLENDW     $0xaa, Y6, Y4, Y4
+	VPBROADCASTD 8(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPMOVSXBD    64(AX), Y4
+	VPMOVSXBD    72(AX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VPBLENDW     $0xaa, Y6, Y4, Y4
+	VPBROADCASTD 12(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPMOVSXBD    80(AX), Y4
+	VPMOVSXBD    88(AX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VPBLENDW     $0xaa, Y6, Y4, Y4
+	VPBROADCASTD 16(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPMOVSXBD    96(AX), Y4
+	VPMOVSXBD    104(AX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VPBLENDW     $0xaa, Y6, Y4, Y4
+	VPBROADCASTD 20(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPMOVSXBD    112(AX), Y4
+	VPMOVSXBD    120(AX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VPBLENDW     $0xaa, Y6, Y4, Y4
+	VPBROADCASTD 24(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPMOVSXBD    128(AX), Y4
+	VPMOVSXBD    136(AX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VPBLENDW     $0xaa, Y6, Y4, Y4
+	VPBROADCASTD 28(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSLLD       $0x05, Y3, Y3
+	VPSUBD       Y3, Y5, Y5
+	VCVTPH2PS    (AX), Y3
+	VBROADCASTSS (BX), Y4
+	VMULPS       Y4, Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	ADDQ         $+1680, AX
+	ADDQ         $+256, DX
+	ADDQ         $+4, BX
+	ADDQ         $+32, SI
+	DECQ         DI
+	JNZ          loop
+	VCMPPS       $0x03, Y2, Y2, Y0
+	VBLENDVPS    Y0, quietNaN<>+0(SB), Y2, Y2
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      Y2, (AX)
+	VZEROUPPER
+	RET
+
+// func gemv_q6_K_8x8AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int16, bundles int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemv_q6_K_8x8AVX2(SB), NOSPLIT, $0-56
+	MOVQ    w+8(FP), AX
+	MOVQ    ahead+16(FP), CX
+	MOVQ    a+24(FP), DX
+	MOVQ    da+32(FP), BX
+	MOVQ    sums+40(FP), SI
+	MOVQ    bundles+48(FP), DI
+	VMOVDQU low4<>+0(SB), Y0
+	VMOVDQU bits45<>+0(SB), Y1
+	VXORPS  Y2, Y2, Y2
+
+loop:
+	PREFETCHT0   (AX)(CX*1)
+	PREFETCHT0   64(AX)(CX*1)
+	PREFETCHT0   128(AX)(CX*1)
+	PREFETCHT0   192(AX)(CX*1)
+	PREFETCHT0   256(AX)(CX*1)
+	PREFETCHT0   320(AX)(CX*1)
+	PREFETCHT0   384(AX)(CX*1)
+	PREFETCHT0   448(AX)(CX*1)
+	PREFETCHT0   512(AX)(CX*1)
+	PREFETCHT0   576(AX)(CX*1)
+	PREFETCHT0   640(AX)(CX*1)
+	PREFETCHT0   704(AX)(CX*1)
+	PREFETCHT0   768(AX)(CX*1)
+	PREFETCHT0   832(AX)(CX*1)
+	PREFETCHT0   896(AX)(CX*1)
+	PREFETCHT0   960(AX)(CX*1)
+	PREFETCHT0   1024(AX)(CX*1)
+	PREFETCHT0   1088(AX)(CX*1)
+	PREFETCHT0   1152(AX)(CX*1)
+	PREFETCHT0   1216(AX)(CX*1)
+	PREFETCHT0   1280(AX)(CX*1)
+	PREFETCHT0   1344(AX)(CX*1)
+	PREFETCHT0   1408(AX)(CX*1)
+	PREFETCHT0   1472(AX)(CX*1)
+	PREFETCHT0   1536(AX)(CX*1)
+	PREFETCHT0   1600(AX)(CX*1)
+	PREFETCHT0   1664(AX)(CX*1)
+	VPMOVSXBD    16(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTQ (DX), Y4
+	VMOVDQU      144(AX), Y5
+	VPAND        Y0, Y5, Y5
+	VMOVDQU      1168(AX), Y6
+	VPSLLW       $0x04, Y6, Y6
+	VPAND        Y1, Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VPMADDUBSW   Y4, Y5, Y5
+	VMOVDQU      lowTwice<>+0(SB), Y6
+	VPERMD       Y3, Y6, Y6
+	VPMADDWD     Y6, Y5, Y5
+	VMOVDQU      176(AX), Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      1200(AX), Y7
+	VPSLLW       $0x04, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   Y4, Y6, Y6
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y6, Y6
+	VPBROADCASTQ 8(DX), Y4
+	VMOVDQU      208(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1232(AX), Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      240(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1264(AX), Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPMOVSXBD    24(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTQ 16(DX), Y4
+	VMOVDQU      272(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1296(AX), Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      304(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1328(AX), Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPBROADCASTQ 24(DX), Y4
+	VMOVDQU      336(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1360(AX), Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      368(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1392(AX), Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPMOVSXBD    32(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTQ 32(DX), Y4
+	VMOVDQU      400(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1168(AX), Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      432(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1200(AX), Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPBROADCASTQ 40(DX), Y4
+	VMOVDQU      464(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1232(AX), Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      496(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1264(AX), Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPMOVSXBD    40(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTQ 48(DX), Y4
+	VMOVDQU      528(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1296(AX), Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      560(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1328(AX), Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPBROADCASTQ 56(DX), Y4
+	VMOVDQU      592(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1360(AX), Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      624(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1392(AX), Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPMOVSXBD    48(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTQ 64(DX), Y4
+	VMOVDQU      144(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1168(AX), Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      176(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1200(AX), Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPBROADCASTQ 72(DX), Y4
+	VMOVDQU      208(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1232(AX), Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      240(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1264(AX), Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPMOVSXBD    56(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTQ 80(DX), Y4
+	VMOVDQU      272(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1296(AX), Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      304(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1328(AX), Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPBROADCASTQ 88(DX), Y4
+	VMOVDQU      336(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1360(AX), Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      368(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1392(AX), Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPMOVSXBD    64(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTQ 96(DX), Y4
+	VMOVDQU      400(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1168(AX), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      432(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1200(AX), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPBROADCASTQ 104(DX), Y4
+	VMOVDQU      464(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1232(AX), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      496(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1264(AX), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPMOVSXBD    72(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTQ 112(DX), Y4
+	VMOVDQU      528(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1296(AX), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      560(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1328(AX), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPBROADCASTQ 120(DX), Y4
+	VMOVDQU      592(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1360(AX), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      624(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1392(AX), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPMOVSXBD    80(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTQ 128(DX), Y4
+	VMOVDQU      656(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1424(AX), Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      688(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1456(AX), Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPBROADCASTQ 136(DX), Y4
+	VMOVDQU      720(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1488(AX), Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      752(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1520(AX), Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPMOVSXBD    88(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTQ 144(DX), Y4
+	VMOVDQU      784(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1552(AX), Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      816(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1584(AX), Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPBROADCASTQ 152(DX), Y4
+	VMOVDQU      848(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1616(AX), Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      880(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1648(AX), Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPMOVSXBD    96(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTQ 160(DX), Y4
+	VMOVDQU      912(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1424(AX), Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      944(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1456(AX), Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPBROADCASTQ 168(DX), Y4
+	VMOVDQU      976(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1488(AX), Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      1008(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1520(AX), Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPMOVSXBD    104(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTQ 176(DX), Y4
+	VMOVDQU      1040(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1552(AX), Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      1072(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1584(AX), Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPBROADCASTQ 184(DX), Y4
+	VMOVDQU      1104(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1616(AX), Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      1136(AX), Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1648(AX), Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPMOVSXBD    112(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTQ 192(DX), Y4
+	VMOVDQU      656(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1424(AX), Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      688(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1456(AX), Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPBROADCASTQ 200(DX), Y4
+	VMOVDQU      720(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1488(AX), Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      752(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1520(AX), Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPMOVSXBD    120(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTQ 208(DX), Y4
+	VMOVDQU      784(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1552(AX), Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      816(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1584(AX), Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPBROADCASTQ 216(DX), Y4
+	VMOVDQU      848(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1616(AX), Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      880(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1648(AX), Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPMOVSXBD    128(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTQ 224(DX), Y4
+	VMOVDQU      912(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1424(AX), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      944(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1456(AX), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPBROADCASTQ 232(DX), Y4
+	VMOVDQU      976(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1488(AX), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      1008(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1520(AX), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPMOVSXBD    136(AX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTQ 240(DX), Y4
+	VMOVDQU      1040(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1552(AX), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      1072(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1584(AX), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPBROADCASTQ 248(DX), Y4
+	VMOVDQU      1104(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1616(AX), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      lowTwice<>+0(SB), Y8
+	VPERMD       Y3, Y8, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      1136(AX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      1648(AX), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   Y4, Y7, Y7
+	VMOVDQU      highTwice<>+0(SB), Y4
+	VPERMD       Y3, Y4, Y4
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPHADDD      Y6, Y5, Y5
+	VPERMQ       $0xd8, Y5, Y5
+	VPMOVSXBD    16(AX), Y3
+	VPMOVSXBD    24(AX), Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VPBROADCASTD (SI), Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPMOVSXBD    32(AX), Y4
+	VPMOVSXBD    40(AX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VPBLENDW     $0xaa, Y6, Y4, Y4
+	VPBROADCASTD 4(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPMOVSXBD    48(AX), Y4
+	VPMOVSXBD    56(AX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VPBLENDW     $0xaa, Y6, Y4, Y4
+	VPBROADCASTD 8(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPMOVSXBD    64(AX), Y4
+	VPMOVSXBD    72(AX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VPBLENDW     $0xaa, Y6, Y4, Y4
+	VPBROADCASTD 12(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPMOVSXBD    80(AX), Y4
+	VPMOVSXBD    88(AX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VPBLENDW     $0xaa, Y6, Y4, Y4
+	VPBROADCASTD 16(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPMOVSXBD    96(AX), Y4
+	VPMOVSXBD    104(AX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VPBLENDW     $0xaa, Y6, Y4, Y4
+	VPBROADCASTD 20(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPMOVSXBD    112(AX), Y4
+	VPMOVSXBD    120(AX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VPBLENDW     $0xaa, Y6, Y4, Y4
+	VPBROADCASTD 24(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPMOVSXBD    128(AX), Y4
+	VPMOVSXBD    136(AX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VPBLENDW     $0xaa, Y6, Y4, Y4
+	VPBROADCASTD 28(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSLLD       $0x05, Y3, Y3
+	VPSUBD       Y3, Y5, Y5
+	VCVTPH2PS    (AX), Y3
+	VBROADCASTSS (BX), Y4
+	VMULPS       Y4, Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	ADDQ         $+1680, AX
+	ADDQ         $+256, DX
+	ADDQ         $+4, BX
+	ADDQ         $+32, SI
+	DECQ         DI
+	JNZ          loop
+	VCMPPS       $0x03, Y2, Y2, Y0
+	VBLENDVPS    Y0, quietNaN<>+0(SB), Y2, Y2
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      Y2, (AX)
+	VZEROUPPER
+	RET
 
 // func gemv_q2_K_8x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int16, bundles int)
 // Requires: AVX, AVX2, F16C, MMX+

@@ -218,3 +218,56 @@ func TestLookup(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestPackedExtremes: the largest codes meet the largest activations, where sums of
+// products in few bits would overflow first.
+func TestPackedExtremes(t *testing.T) {
+	scales := map[tensor.Type][]int{ // where blocks have F16
+		tensor.Q1_0: {0}, tensor.Q2_0: {0}, tensor.Q4_0: {0}, tensor.Q8_0: {0}, tensor.IQ4_NL: {0}, tensor.MXFP4: nil,
+		tensor.Q2_K: {80, 82}, tensor.Q4_K: {0, 2}, tensor.Q5_K: {0, 2}, tensor.Q6_K: {208}, tensor.TQ1_0: {52}, tensor.TQ2_0: {64},
+	}
+	for _, l := range repack.Layouts() {
+		at, ok := scales[l.Type()]
+		if !ok {
+			t.Fatalf("%s: no scales of %s", l, l.Type())
+		}
+		group, width, block := int(l.GroupRows()), 2*step(l), int(l.Type().BlockBytes())
+		row, err := tensor.RowBytes(l.Type(), int64(width))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, fill := range []byte{0xff, 0x80, 0x7f, 0, 0xaa, 0xf0} {
+			if l.String() == "q2_0_8x4_base3" && fill != 0xaa && fill != 0 {
+				continue // code 3
+			}
+			plain := make([]byte, group*int(row))
+			for i := range plain {
+				plain[i] = fill
+			}
+			for b := 0; b < len(plain); b += block {
+				for _, s := range at {
+					plain[b+s], plain[b+s+1] = 0, 0x3c
+				}
+				if l.Type() == tensor.MXFP4 {
+					plain[b] = 127
+				}
+			}
+			packed := make([]byte, width/step(l)*l.BundleBytes())
+			if err := l.Pack(packed, plain, int64(width)); err != nil {
+				t.Fatal(err)
+			}
+			for _, sign := range []float32{1, -1} {
+				x := make([]float32, width)
+				for i := range x {
+					x[i] = sign
+				}
+				f := FormatOf(l.Type())
+				b := batchOf(t, f, width, x)
+				got := mul(t, packedKernel(t, l, width, f), group, packed, b, new(Scratch))
+				if err := sameBits(got, scalarMul(kernel(t, l.Type(), width, f), plain, b)); err != nil {
+					t.Fatalf("%s, bytes %#x, activations of %v: %v", l, fill, sign, err)
+				}
+			}
+		}
+	}
+}

@@ -313,6 +313,18 @@ func gemv_q8_0_4x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, s
 //go:noescape
 func gemv_q8_0_4x8AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
 
+// gemv_mxfp4_4x4AVX2 multiplies a group of rows in layout mxfp4_4x4 with an activation row. Bytes
+// that lie ahead are asked for early.
+//
+//go:noescape
+func gemv_mxfp4_4x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+
+// gemv_mxfp4_8x8AVX2 multiplies a group of rows in layout mxfp4_8x8 with an activation row. Bytes
+// that lie ahead are asked for early.
+//
+//go:noescape
+func gemv_mxfp4_8x8AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
+
 // gemv_q4_K_8x4AVX2 multiplies a group of rows in layout q4_K_8x4 with an activation row. Bytes
 // that lie ahead are asked for early.
 //
@@ -324,6 +336,30 @@ func gemv_q4_K_8x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, s
 //
 //go:noescape
 func gemv_q4_K_8x8AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int16, bundles int)
+
+// gemv_q5_K_8x4AVX2 multiplies a group of rows in layout q5_K_8x4 with an activation row. Bytes
+// that lie ahead are asked for early.
+//
+//go:noescape
+func gemv_q5_K_8x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int16, bundles int)
+
+// gemv_q5_K_8x8AVX2 multiplies a group of rows in layout q5_K_8x8 with an activation row. Bytes
+// that lie ahead are asked for early.
+//
+//go:noescape
+func gemv_q5_K_8x8AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int16, bundles int)
+
+// gemv_q6_K_8x4AVX2 multiplies a group of rows in layout q6_K_8x4 with an activation row. Bytes
+// that lie ahead are asked for early.
+//
+//go:noescape
+func gemv_q6_K_8x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int16, bundles int)
+
+// gemv_q6_K_8x8AVX2 multiplies a group of rows in layout q6_K_8x8 with an activation row. Bytes
+// that lie ahead are asked for early.
+//
+//go:noescape
+func gemv_q6_K_8x8AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int16, bundles int)
 
 // gemv_q2_K_8x4AVX2 multiplies a group of rows in layout q2_K_8x4 with an activation row. Bytes
 // that lie ahead are asked for early.

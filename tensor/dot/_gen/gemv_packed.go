@@ -216,6 +216,49 @@ func packedIQ4_NL(name string, s shape) {
 	})
 }
 
+// packedMXFP4 has scales that are powers of two, e of each row: 2^(e-128), the exponent
+// field but for the two subnormals. Codes are 16 too high.
+func packedMXFP4(name string, s shape) {
+	var low4, values VecVirtual
+	packedKernel(name, s.rows, 17*s.rows, 1, 32, func() { low4, values = fill("low4", 15), table("mxfp4Codes", 16, fp4...) }, func(g packedGemv, acc VecVirtual) {
+		n := make([]VecVirtual, s.vectors())
+		for at, k := 0, 0; at < 16; at += s.step() {
+			low, high := s.activations(g, at), s.activations(g, 16+at)
+			for i := range n {
+				q, h := load(g.at(s.rows+32*k)), YMM()
+				VPSRLW(U8(4), q, h)
+				VPAND(low4, q, q)
+				VPAND(low4, h, h)
+				VPSHUFB(q, values, q)
+				VPSHUFB(h, values, h)
+				madd(&n[i], q, low)
+				madd(&n[i], h, high)
+				k++
+			}
+		}
+		for i := range n {
+			VPMADDWD(pairOnes(), n[i], n[i])
+		}
+		sum := s.lanes(n)
+		g.less(sum, 0, 4)
+		e, small, one := YMM(), YMM(), YMM()
+		if s.rows == 4 {
+			VPMOVZXBD(g.at(0), e.AsX())
+		} else {
+			VPMOVZXBD(g.at(0), e)
+		}
+		VMOVDQU(eights("subnormal", 0x00200000), small)
+		VPSLLVD(e, small, small)
+		VMOVDQU(eights("ones32", 1), one)
+		normal := YMM()
+		VPCMPGTD(one, e, normal)
+		VPSUBD(one, e, e)
+		VPSLLD(U8(23), e, e)
+		VPBLENDVB(normal, e, small, small)
+		g.addUnit(acc, sum, small, 0)
+	})
+}
+
 func packedQ8_0(name string, s shape) {
 	packedKernel(name, s.rows, 34*s.rows, 1, 32, func() {}, func(g packedGemv, acc VecVirtual) {
 		n := make([]VecVirtual, s.vectors())
@@ -238,8 +281,14 @@ func gemvsPacked() {
 	packedIQ4_NL("iq4_nl_8x8", shape{8, 8})
 	packedQ8_0("q8_0_4x4", shape{4, 4})
 	packedQ8_0("q8_0_4x8", shape{4, 8})
-	packedQ4_K("q4_K_8x4", shape{8, 4})
-	packedQ4_K("q4_K_8x8", shape{8, 8})
+	packedMXFP4("mxfp4_4x4", shape{4, 4})
+	packedMXFP4("mxfp4_8x8", shape{8, 8})
+	packedQ4_K("q4_K_8x4", shape{8, 4}, false)
+	packedQ4_K("q4_K_8x8", shape{8, 8}, false)
+	packedQ4_K("q5_K_8x4", shape{8, 4}, true)
+	packedQ4_K("q5_K_8x8", shape{8, 8}, true)
+	packedQ6_K("q6_K_8x4", shape{8, 4})
+	packedQ6_K("q6_K_8x8", shape{8, 8})
 	packedQ2_K()
 	packedQ2_0("q2_0_8x4", 1)
 	packedQ2_0("q2_0_8x4_merged128", 2)

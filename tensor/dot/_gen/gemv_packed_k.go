@@ -14,6 +14,30 @@ func (g packedGemv) addTerms(acc, n, m, d, dmin VecVirtual) {
 	addTerm(VSUBPS, acc, m, dmin, da)
 }
 
+// addTo adds x to a sum, which is nil at first.
+func addTo(sum *VecVirtual, x VecVirtual) {
+	if *sum == nil {
+		*sum = x
+		return
+	}
+	VPADDD(x, *sum, *sum)
+}
+
+// spread gives the lanes of rows the places that vector i at a place has them in.
+func (s shape) spread(x VecVirtual, i int) VecVirtual {
+	if s.chunk == 4 {
+		return x
+	}
+	y := YMM()
+	order := words("lowTwice", 0, 0, 1, 1, 2, 2, 3, 3)
+	if i == 1 {
+		order = words("highTwice", 4, 4, 5, 5, 6, 6, 7, 7)
+	}
+	VMOVDQU(order, y)
+	VPERMD(x, y, y)
+	return y
+}
+
 // doubled puts bytes, one a row from an offset on, into both words of a row's lane.
 func doubled(x VecVirtual) VecVirtual {
 	y := YMM()
@@ -26,13 +50,6 @@ func packedQ2_K() {
 	var low2 VecVirtual
 	packedKernel("q2_K_8x4", 8, 672, 1, 256, func() { low2 = fill("low2", 3) }, func(g packedGemv, acc VecVirtual) {
 		var n, m VecVirtual
-		add := func(sum *VecVirtual, x VecVirtual) {
-			if *sum == nil {
-				*sum = x
-				return
-			}
-			VPADDD(x, *sum, *sum)
-		}
 		low4 := eights("low4Int", 15)
 		for half := range 2 {
 			for quarter := range 2 {
@@ -48,7 +65,7 @@ func packedQ2_K() {
 					VPMOVZXBD(g.at(32+8*(8*half+2*k+quarter)), s)
 					VPAND(low4, s, s)
 					VPMADDWD(doubled(s), sums[k], sums[k])
-					add(&n, sums[k])
+					addTo(&n, sums[k])
 				}
 			}
 		}
@@ -62,7 +79,7 @@ func packedQ2_K() {
 			VPOR(y, x, x)
 			VPBROADCASTD(Mem{Base: g.sums, Disp: 4 * p}, sum)
 			VPMADDWD(sum, x, x)
-			add(&m, x)
+			addTo(&m, x)
 		}
 		g.addTerms(acc, n, m, g.scales(0), g.scales(16))
 	})
@@ -90,9 +107,20 @@ func packedTQ2_0() {
 }
 
 // packedQ4_K: group b of the scales has scale and minimum of sub-block b of all rows.
-func packedQ4_K(name string, s shape) {
-	var low4 VecVirtual
-	packedKernel(name, 8, 1152, 1, 256, func() { low4 = fill("low4", 15) }, func(g packedGemv, acc VecVirtual) {
+// With fifth, a field of fifth bits stands between scales and nibbles: q5_K.
+func packedQ4_K(name string, s shape, fifth bool) {
+	var low4, sixteen VecVirtual
+	bytes, qs := 1152, 128
+	if fifth {
+		bytes, qs = 1408, 128+256
+	}
+	constants := func() {
+		low4 = fill("low4", 15)
+		if fifth {
+			sixteen = fill("sixteen", 16)
+		}
+	}
+	packedKernel(name, 8, bytes, 1, 256, constants, func(g packedGemv, acc VecVirtual) {
 		n := make([]VecVirtual, s.vectors())
 		var m VecVirtual
 		// six gives the six-bit numbers of sub-block b, their upper bits at an offset of
@@ -118,49 +146,88 @@ func packedQ4_K(name string, s shape) {
 			VPMOVZXBD(v, w)
 			return w
 		}
-		add := func(sum *VecVirtual, x VecVirtual) {
-			if *sum == nil {
-				*sum = x
-				return
-			}
-			VPADDD(x, *sum, *sum)
-		}
 		for p := range 4 {
-			sums := [2][]VecVirtual{make([]VecVirtual, len(n)), make([]VecVirtual, len(n))}
+			var sums [2][2]VecVirtual
+			// scaled adds what there is of the sums.
+			scaled := func() {
+				for k := range 2 {
+					scale := doubled(six(2*p+k, 0, 0))
+					for i := range n {
+						VPMADDWD(s.spread(scale, i), sums[k][i], sums[k][i])
+						addTo(&n[i], sums[k][i])
+						sums[k][i] = nil
+					}
+				}
+			}
 			for at := 0; at < 32; at += s.step() {
 				low, high := s.activations(g, 64*p+at), s.activations(g, 64*p+32+at)
 				for i := range n {
-					q, h := load(g.at(128+8*(32*p+at)+32*i)), YMM()
+					q, h := load(g.at(qs+8*(32*p+at)+32*i)), YMM()
 					VPSRLW(U8(4), q, h)
 					VPAND(low4, q, q)
 					VPAND(low4, h, h)
+					if fifth {
+						bits := load(g.at(128 + 8*at + 32*i))
+						VPOR(shifted(bits, 2*p, 4, sixteen), q, q)
+						VPOR(shifted(bits, 2*p+1, 4, sixteen), h, h)
+					}
 					madd(&sums[0][i], q, low)
 					madd(&sums[1][i], h, high)
 				}
-			}
-			for k := range 2 {
-				scale := doubled(six(2*p+k, 0, 0))
-				for i := range n {
-					v := scale
-					if len(n) == 2 { // lanes of rows 0 0 1 1 2 2 3 3, then 4 4 to 7 7
-						v = YMM()
-						order := words("lowTwice", 0, 0, 1, 1, 2, 2, 3, 3)
-						if i == 1 {
-							order = words("highTwice", 4, 4, 5, 5, 6, 6, 7, 7)
-						}
-						VMOVDQU(order, v)
-						VPERMD(scale, v, v)
-					}
-					VPMADDWD(v, sums[k][i], sums[k][i])
-					add(&n[i], sums[k][i])
+				if fifth && s.chunk == 4 && at == 12 {
+					scaled() // more products of five bits would not fit a word
 				}
+			}
+			scaled()
+			for k := range 2 {
 				// Both halves of a sub-block have the minimum.
 				low, sum := doubled(six(2*p+k, 4, 4)), YMM()
 				VPBROADCASTD(Mem{Base: g.sums, Disp: 4 * (2*p + k)}, sum)
 				VPMADDWD(sum, low, low)
-				add(&m, low)
+				addTo(&m, low)
 			}
 		}
 		g.addTerms(acc, s.lanes(n), m, g.scales(0), g.scales(16))
+	})
+}
+
+// packedQ6_K has scales of 16 values with a sign, 8 bits each, and codes 32 too high.
+func packedQ6_K(name string, s shape) {
+	var low4, bits45 VecVirtual
+	packedKernel(name, 8, 1680, 1, 256, func() { low4, bits45 = fill("low4", 15), fill("bits45", 0x30) }, func(g packedGemv, acc VecVirtual) {
+		n := make([]VecVirtual, s.vectors())
+		for j := range 16 {
+			half, nibble, first := j/8, j%8/4, 16*(j%4)
+			scale, upper := YMM(), YMM()
+			VPMOVSXBD(g.at(16+8*j), scale)
+			VPSLLD(U8(16), scale, upper)
+			VPBLENDW(U8(0xaa), upper, scale, scale)
+			for k := first; k < first+16; k += s.step() {
+				a := s.activations(g, 16*j+k-first)
+				for i := range n {
+					q := shifted(load(g.at(144+8*(64*half+k)+32*i)), 4*nibble, 0, low4)
+					h := shifted(load(g.at(144+1024+8*(32*half+k%32)+32*i)), k/32*2+4*nibble, 4, bits45)
+					VPOR(h, q, q)
+					VPMADDUBSW(a, q, q)
+					VPMADDWD(s.spread(scale, i), q, q)
+					addTo(&n[i], q)
+				}
+			}
+		}
+		sum := s.lanes(n)
+		var c VecVirtual
+		for p := range 8 {
+			x, y, pair := YMM(), YMM(), YMM()
+			VPMOVSXBD(g.at(16+16*p), x)
+			VPMOVSXBD(g.at(16+16*p+8), y)
+			VPSLLD(U8(16), y, y)
+			VPBLENDW(U8(0xaa), y, x, x)
+			VPBROADCASTD(Mem{Base: g.sums, Disp: 4 * p}, pair)
+			VPMADDWD(pair, x, x)
+			addTo(&c, x)
+		}
+		VPSLLD(U8(5), c, c)
+		VPSUBD(c, sum, sum)
+		g.addUnit(acc, sum, g.scales(0), 0)
 	})
 }
