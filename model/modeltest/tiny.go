@@ -332,13 +332,16 @@ func TinyQwen3(t *testing.T, main tensor.Type) *Tiny {
 
 // Imatrix makes an importance matrix for every matrix of the file, in the newer
 // format of GGUF.
-func (g *Tiny) Imatrix() []byte {
-	im := &Tiny{t: g.t, meta: gguf.NewMetadata(), main: tensor.F32}
+func (g *Tiny) Imatrix() []byte { return ImatrixFor(g.t, g.specs) }
+
+// ImatrixFor makes an importance matrix for the matrices of a file.
+func ImatrixFor(t *testing.T, specs []gguf.TensorSpec) []byte {
+	im := &Tiny{t: t, meta: gguf.NewMetadata(), main: tensor.F32}
 	im.meta.Set("general.type", gguf.Scalar("imatrix"))
 	im.meta.Set("imatrix.datasets", gguf.List([]string{"calibration.txt"}))
 	im.meta.Set("imatrix.chunk_count", gguf.Scalar(uint32(4)))
 	im.meta.Set("imatrix.chunk_size", gguf.Scalar(uint32(512)))
-	for _, s := range g.specs {
+	for _, s := range specs {
 		if s.Type == tensor.F32 || s.Name == "token_embd.weight" {
 			continue
 		}

@@ -27,8 +27,9 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s is called %s: %q", name, r.Name, About(name))
 		}
 		for _, s := range r.Sources {
-			if s.Kind == recipes.SourceDir || s.Kind == recipes.SourceGGUF {
-				t.Errorf("%s: the model %s is on somebody's disk", name, s.Name)
+			// Texts are the user's own.
+			if texts := r.TextSources(); (s.Kind == recipes.SourceHF) == texts[s.Name] {
+				t.Errorf("%s: source %s is of kind %s", name, s.Name, s.Kind)
 			}
 		}
 	}

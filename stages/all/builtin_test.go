@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,8 +35,12 @@ type builtinCase struct {
 	// snr is what the worst tensor must reach, in dB, 0 where tensors are copied:
 	// then they are equal.
 	snr string
+	// mixed files have tensors of several published ones.
+	mixed bool
 	// run asks for the perplexity, by the runtime, of what was built.
 	run bool
+	// grafted begins the names of tensors that the published file has not got.
+	grafted string
 	// golden is a file that the output must equal.
 	golden string
 }
@@ -72,7 +77,14 @@ func builtinCases(t *testing.T) map[string]builtinCase {
 		return b
 	}
 	q35 := with(modeltest.TinyQwen35(t, tensor.BF16, true), "qwen35")
-	q35wide := with(modeltest.TinyQwen35(t, tensor.IQ4_XS, false), "qwen35")
+	checkpoint := qwen35Checkpoint(t)
+	trunk := qwen35Trunk(t, checkpoint, "BF16")
+	trunkQ4 := qwen35Trunk(t, checkpoint, "Q4_0")
+	var specs []gguf.TensorSpec
+	for _, x := range openTiny(t, func(name string) (tensor.Blob, error) { return tensor.BytesBlob(name, trunk), nil }).Tensors {
+		specs = append(specs, gguf.TensorSpec{Name: x.Name, Type: x.Type, Shape: x.Shape})
+	}
+	trunkImatrix := modeltest.ImatrixFor(t, specs)
 	ling := with(modeltest.TinyBailing2(t, tensor.Q4_K), "bailingmoe2")
 	beam := with(modeltest.TinyBailing3(t, tensor.Q8_0), "bailingmoe2")
 	bonsai := with(modeltest.TinyQwen3(t, tensor.Q1_0), "qwen2")
@@ -91,11 +103,16 @@ func builtinCases(t *testing.T) map[string]builtinCase {
 	return map[string]builtinCase{
 		"qwen3.5-0.8b": {repos: map[string]map[string][]byte{"unsloth/Qwen3.5-0.8B-GGUF": {
 			"Qwen3.5-0.8B-BF16.gguf": q35.Bytes(), "Qwen3.5-0.8B-Q4_K_M.gguf": nil, "imatrix_unsloth.gguf_file": q35.Imatrix()}}, types: allQ4K, snr: "20", run: true},
-		"qwen3.5-2b": {repos: map[string]map[string][]byte{"unsloth/Qwen3.5-2B-GGUF": {
-			"Qwen3.5-2B-BF16.gguf": q35.Bytes(), "imatrix_unsloth.gguf_file": q35.Imatrix()}}, types: allQ4K, snr: "20", run: true},
-		"qwen3.5-9b-mtp": {repos: one("unsloth/Qwen3.5-9B-GGUF", "Qwen3.5-9B-UD-IQ2_XXS.gguf", q35wide.Bytes()), run: true},
+		"qwen3.5-2b": {repos: map[string]map[string][]byte{"Qwen/Qwen3.5-2B": checkpoint, "unsloth/Qwen3.5-2B-GGUF": {
+			"Qwen3.5-2B-BF16.gguf": trunk, "imatrix_unsloth.gguf_file": trunkImatrix}}, run: true, snr: "20",
+			types: map[string]string{"blk.0.ffn_down": "Q4_K", "blk.4.ffn_down": "Q4_K", "blk.4.nextn.eh_proj": "Q5_0", "token_embd": "Q5_0"}},
+		"qwen3.5-9b-mtp": {repos: map[string]map[string][]byte{"Qwen/Qwen3.5-9B": checkpoint, "unsloth/Qwen3.5-9B-GGUF": {"Qwen3.5-9B-UD-IQ2_XXS.gguf": trunkQ4}},
+			run: true, grafted: "blk.4.", types: map[string]string{"blk.4.ffn_down": "Q4_0", "blk.4.nextn.eh_proj": "Q4_0"}},
 		"ling-mini-2.0": {repos: map[string]map[string][]byte{"bartowski/inclusionAI_Ling-mini-2.0-GGUF": {
 			"inclusionAI_Ling-mini-2.0-Q4_K_M.gguf": ling.Bytes(), "inclusionAI_Ling-mini-2.0-imatrix.gguf": ling.Imatrix()}}, types: experts, snr: "9", run: true},
+		"ling-mini-2.0-ipad": {repos: map[string]map[string][]byte{"bartowski/inclusionAI_Ling-mini-2.0-GGUF": {
+			"inclusionAI_Ling-mini-2.0-Q4_K_M.gguf": ling.Bytes(), "inclusionAI_Ling-mini-2.0-Q2_K.gguf": with(modeltest.TinyBailing2(t, tensor.Q2_K), "bailingmoe2").Bytes()}},
+			types: experts, mixed: true, run: true},
 		"moon-beam-8b-a1b": {repos: one("tablinum/Moon-Beam-8B-A1B-GGUF-Preview", "Moon-Beam-8B-A1B-Preview-Q8_0.gguf", beam.Bytes()),
 			types: map[string]string{"_exps": "Q2_K", "attn_k_b": "Q5_0", "attn_output": "Q4_K"}, snr: "9"},
 		"bonsai-8b":         {repos: one("prism-ml/Bonsai-8B-gguf", "Bonsai-8B.gguf", bonsai.Bytes()), run: true},
@@ -110,6 +127,91 @@ func builtinCases(t *testing.T) map[string]builtinCase {
 		"needle2":           {repos: needle("2"), golden: "cact/needle2-a-w4.cact"},
 		"needle3":           {repos: needle("3"), golden: "cact/needle3-a.cact"},
 	}
+}
+
+// qwen35Checkpoint is a checkpoint of Qwen3.5 with a layer for multi-token
+// prediction and the tokenizer of Qwen 3, some of whose rows divide into blocks of
+// 256.
+func qwen35Checkpoint(t *testing.T) map[string][]byte {
+	t.Helper()
+	const h, f, heads, kv, hd, vocab, layers, kh, vh, d = 32, 256, 4, 2, 64, 151936, 4, 2, 4, 64
+	files := modelFiles(t, "tiny-qwen35")
+	var config map[string]any
+	if err := json.Unmarshal(files["config.json"], &config); err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(config["text_config"].(map[string]any), map[string]any{"intermediate_size": f, "head_dim": hd, "linear_key_head_dim": d, "linear_value_head_dim": d,
+		"rope_parameters": map[string]any{"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25, "mrope_section": []int{3, 3, 2}}})
+	var err error
+	if files["config.json"], err = json.Marshal(config); err != nil {
+		t.Fatal(err)
+	}
+	var list []testmodel.Tensor
+	add := func(name string, shape ...int64) {
+		list = append(list, testmodel.Tensor{Name: name, DType: "BF16", Shape: shape})
+	}
+	block := func(p string, linear bool) {
+		add(p+"input_layernorm.weight", h)
+		add(p+"post_attention_layernorm.weight", h)
+		add(p+"mlp.gate_proj.weight", f, h)
+		add(p+"mlp.up_proj.weight", f, h)
+		add(p+"mlp.down_proj.weight", h, f)
+		if !linear {
+			a := p + "self_attn."
+			add(a+"q_proj.weight", 2*heads*hd, h)
+			add(a+"k_proj.weight", kv*hd, h)
+			add(a+"v_proj.weight", kv*hd, h)
+			add(a+"o_proj.weight", h, heads*hd)
+			add(a+"q_norm.weight", hd)
+			add(a+"k_norm.weight", hd)
+			return
+		}
+		a := p + "linear_attn."
+		add(a+"in_proj_qkv.weight", 2*kh*d+vh*d, h)
+		add(a+"in_proj_z.weight", vh*d, h)
+		add(a+"in_proj_a.weight", vh, h)
+		add(a+"in_proj_b.weight", vh, h)
+		add(a+"conv1d.weight", 2*kh*d+vh*d, 1, 4)
+		add(a+"A_log", vh)
+		add(a+"dt_bias", vh)
+		add(a+"norm.weight", d)
+		add(a+"out_proj.weight", h, vh*d)
+	}
+	add("model.language_model.embed_tokens.weight", vocab, h)
+	add("model.language_model.norm.weight", h)
+	for i := range layers {
+		block(fmt.Sprintf("model.language_model.layers.%d.", i), i != 3)
+	}
+	block("mtp.layers.0.", false)
+	add("mtp.fc.weight", h, 2*h)
+	add("mtp.pre_fc_norm_embedding.weight", h)
+	add("mtp.pre_fc_norm_hidden.weight", h)
+	add("mtp.norm.weight", h)
+	if files["model.safetensors"], err = testmodel.Safetensors(list); err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// qwen35Trunk converts the checkpoint without that layer, as it would be published.
+func qwen35Trunk(t *testing.T, checkpoint map[string][]byte, preset string) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	for name, b := range checkpoint {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	res, err := tryText(t, fmt.Sprintf("version: 1\nname: trunk\nsources:\n  base: {dir: %q}\nsteps:\n  - convert: {outtype: bf16, mtp: without}\n"+
+		"  - quantize: {preset: %s}\noutputs:\n  - {format: gguf, file: out.gguf}\n", dir, preset), pipeline.BuildOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(res.Outputs[0].Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 // TestBuiltin builds every built-in recipe, as it stands, from tiny models of the
@@ -216,7 +318,9 @@ func (c builtinCase) check(t *testing.T, res *pipeline.Result, pruned bool) {
 			t.Errorf("the head is %v", head)
 		}
 	}
-	if c.snr == "" {
+	if c.mixed {
+		c.assembled(t, built)
+	} else if c.snr == "" {
 		c.copied(t, built)
 	}
 	if last := built.Tensors[len(built.Tensors)-1].Name; c.types["_exps"] != "" && !strings.Contains(last, "_exps") {
@@ -238,11 +342,43 @@ func openTiny(t *testing.T, open func(string) (tensor.Blob, error)) *model.Model
 	return m
 }
 
+// assembled holds the tensors of a mixed file against those of the same type and
+// name in one of the published ones.
+func (c builtinCase) assembled(t *testing.T, built *model.Model) {
+	found := map[string]bool{}
+	for _, files := range c.repos {
+		for _, b := range files {
+			for _, want := range openTiny(t, func(name string) (tensor.Blob, error) { return tensor.BytesBlob(name, b), nil }).Tensors {
+				got := built.Tensor(want.Name)
+				if got != nil && got.Type == want.Type && got.Shape.Equal(want.Shape) && bytes.Equal(allRows(t, got), allRows(t, want)) {
+					found[want.Name] = true
+				}
+			}
+		}
+	}
+	for _, x := range built.Tensors {
+		if !found[x.Name] && x.Name != "output.weight" && x.Name != "output_ids" {
+			t.Errorf("%s is in none of the published files", x.Name)
+		}
+	}
+}
+
 // copied holds every tensor against that of the published file, byte for byte.
 func (c builtinCase) copied(t *testing.T, built *model.Model) {
 	n := 0
+	for _, x := range built.Tensors {
+		if c.grafted != "" && strings.HasPrefix(x.Name, c.grafted) {
+			n++
+		}
+	}
+	if c.grafted != "" && n == 0 {
+		t.Errorf("no tensor begins with %s", c.grafted)
+	}
 	for _, files := range c.repos {
-		for _, b := range files {
+		for name, b := range files {
+			if !strings.HasSuffix(name, ".gguf") {
+				continue
+			}
 			from := openTiny(t, func(name string) (tensor.Blob, error) { return tensor.BytesBlob(name, b), nil })
 			if built.Tensor("output_ids") != nil {
 				c.rows(t, built, from)
