@@ -76,9 +76,29 @@ func TestGraft(t *testing.T) {
 		t.Errorf("grafted it is %s, want the converter's file, %s", got, want)
 	}
 
-	q, err := build1(t.Context(), t, strings.Replace(graftRecipe, "F16", "Q4_0", 1), sourceEnv(), pipeline.BuildOptions{OutDir: t.TempDir()}, sources...)
+	// In another type, and from the hub, where only the layers are fetched.
+	o := goOnline(t, "tiny-qwen35", optionsOfTest)
+	o.store = nil
+	q, err := build1(t.Context(), t, strings.Replace(graftRecipe, "F16", "Q4_0", 1), o.env(), pipeline.BuildOptions{OutDir: t.TempDir()}, sources[0], "sources.repo.hf=org/tiny-qwen35")
 	if err != nil {
 		t.Fatal(err)
+	}
+	var layers, weights, side int64
+	for name, b := range o.files {
+		if strings.HasSuffix(name, ".safetensors") {
+			weights += int64(len(b))
+		} else {
+			side += int64(len(b))
+		}
+	}
+	for _, x := range openGGUF(t, res.Outputs[0].Path).Tensors {
+		if strings.HasPrefix(x.Name, "blk.4.") {
+			layers += x.Bytes
+		}
+	}
+	const headers = 256 << 10
+	if got := q.Stats.Fetch["repo"].Needed - side; got > layers+headers || weights < 4*(layers+headers) {
+		t.Errorf("%d bytes of the weights are needed, of %d; the layers have %d", got, weights, layers)
 	}
 	want := map[string]string{}
 	for _, x := range goldens["tiny-qwen35.f16.Q4_0.pure.gguf"].Tensors {

@@ -138,7 +138,7 @@ func (r *Report) Lines() []string {
 
 // Percent writes a share with two digits that count, or more from 10 % on.
 func Percent(share float64) string {
-	p := 100 * share
+	p := float64(100 * share)
 	switch {
 	case p == 0:
 		return "0 %"
