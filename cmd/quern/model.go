@@ -69,7 +69,7 @@ func openModelWith(ctx context.Context, path string, opt load.Options) (infer.Mo
 	if err != nil {
 		return nil, pipeline.SourceFault(err)
 	}
-	debug.SetGCPercent(25)
+	debug.SetGCPercent(10)
 	debug.FreeOSMemory()
 	return m, nil
 }

@@ -161,9 +161,12 @@ var gemvs32 = [...]func(dst *float32, w *byte, rowBytes, ahead int, a *int8, da 
 }
 
 var gemvs256 = [...]func(dst *float32, w *byte, rowBytes, ahead int, a *int8, da *float32, sums *int16, units int){
-	tensor.Q4_K: gemvQ4_KAVX2,
-	tensor.Q5_K: gemvQ5_KAVX2,
-	tensor.Q6_K: gemvQ6_KAVX2,
+	tensor.Q2_K:   gemvQ2_KAVX2,
+	tensor.Q3_K:   gemvQ3_KAVX2,
+	tensor.Q4_K:   gemvQ4_KAVX2,
+	tensor.Q5_K:   gemvQ5_KAVX2,
+	tensor.Q6_K:   gemvQ6_KAVX2,
+	tensor.IQ4_XS: gemvIQ4_XSAVX2,
 }
 
 // gemv multiplies rows of weights with the only activation row of b, 8 at a time

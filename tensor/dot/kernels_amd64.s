@@ -4048,10 +4048,10 @@ blocks:
 	MOVWLZX      108(DI), R14
 	MOVL         R14, (CX)(R8*1)
 	VMOVQ        96(DI), X2
+	VPBROADCASTD 104(DI), X3
 	VPSHUFD      $0x44, X2, X2
 	VPSRLVD      q3low<>+0(SB), X2, X2
 	VPAND        low4<>+0(SB), X2, X2
-	VPBROADCASTD 104(DI), X3
 	VPSRLVD      q3high<>+0(SB), X3, X3
 	VPAND        low2<>+0(SB), X3, X3
 	VPSLLW       $0x04, X3, X3
@@ -8193,6 +8193,2332 @@ DATA wordPaird<>+20(SB)/4, $0x0f0e0f0e
 DATA wordPaird<>+24(SB)/4, $0x0f0e0f0e
 DATA wordPaird<>+28(SB)/4, $0x0f0e0f0e
 GLOBL wordPaird<>(SB), RODATA|NOPTR, $32
+
+// func gemvQ2_KAVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int16, units int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemvQ2_KAVX2(SB), NOSPLIT, $0-64
+	MOVQ    w+8(FP), AX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    ahead+24(FP), SI
+	MOVQ    a+32(FP), DI
+	MOVQ    da+40(FP), R8
+	MOVQ    sums+48(FP), R9
+	LEAQ    (AX)(DX*4), CX
+	LEAQ    (DX)(DX*2), BX
+	ADDQ    AX, SI
+	VXORPS  Y0, Y0, Y0
+	MOVQ    units+56(FP), R10
+	VMOVDQU low2<>+0(SB), Y1
+
+loop:
+	PREFETCHT0   (SI)
+	PREFETCHT0   64(SI)
+	VMOVDQU      (AX), X3
+	VPSRLW       $0x04, X3, X2
+	VPAND        low4<>+0(SB), X3, X3
+	VPAND        low4<>+0(SB), X2, X2
+	VPMOVZXBW    X3, Y3
+	VPMOVZXBW    X2, Y4
+	VPMADDWD     (R9), Y4, Y4
+	VPERM2I128   $0x00, Y3, Y3, Y2
+	VPERM2I128   $0x11, Y3, Y3, Y5
+	VPSHUFB      wordPaira<>+0(SB), Y2, Y3
+	VMOVDQU      16(AX), Y6
+	VPAND        Y1, Y6, Y7
+	VPMADDUBSW   (DI), Y7, Y7
+	VPMADDWD     Y3, Y7, Y7
+	VMOVDQA      Y7, Y3
+	VPSHUFB      wordPairb<>+0(SB), Y2, Y7
+	VPSRLW       $0x02, Y6, Y8
+	VPAND        Y1, Y8, Y8
+	VPMADDUBSW   32(DI), Y8, Y8
+	VPMADDWD     Y7, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VPSHUFB      wordPairc<>+0(SB), Y2, Y7
+	VPSRLW       $0x04, Y6, Y8
+	VPAND        Y1, Y8, Y8
+	VPMADDUBSW   64(DI), Y8, Y8
+	VPMADDWD     Y7, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VPSHUFB      wordPaird<>+0(SB), Y2, Y2
+	VPSRLW       $0x06, Y6, Y6
+	VPAND        Y1, Y6, Y6
+	VPMADDUBSW   96(DI), Y6, Y6
+	VPMADDWD     Y2, Y6, Y6
+	VPADDD       Y6, Y3, Y3
+	VPSHUFB      wordPaira<>+0(SB), Y5, Y2
+	VMOVDQU      48(AX), Y6
+	VPAND        Y1, Y6, Y7
+	VPMADDUBSW   128(DI), Y7, Y7
+	VPMADDWD     Y2, Y7, Y7
+	VPADDD       Y7, Y3, Y3
+	VPSHUFB      wordPairb<>+0(SB), Y5, Y2
+	VPSRLW       $0x02, Y6, Y7
+	VPAND        Y1, Y7, Y7
+	VPMADDUBSW   160(DI), Y7, Y7
+	VPMADDWD     Y2, Y7, Y7
+	VPADDD       Y7, Y3, Y3
+	VPSHUFB      wordPairc<>+0(SB), Y5, Y2
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y1, Y7, Y7
+	VPMADDUBSW   192(DI), Y7, Y7
+	VPMADDWD     Y2, Y7, Y7
+	VPADDD       Y7, Y3, Y3
+	VPSHUFB      wordPaird<>+0(SB), Y5, Y2
+	VPSRLW       $0x06, Y6, Y5
+	VPAND        Y1, Y5, Y5
+	VPMADDUBSW   224(DI), Y5, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	PREFETCHT0   128(SI)
+	VMOVDQU      (AX)(DX*1), X2
+	VPSRLW       $0x04, X2, X5
+	VPAND        low4<>+0(SB), X2, X2
+	VPAND        low4<>+0(SB), X5, X5
+	VPMOVZXBW    X2, Y2
+	VPMOVZXBW    X5, Y5
+	VPMADDWD     (R9), Y5, Y5
+	VPERM2I128   $0x00, Y2, Y2, Y6
+	VPERM2I128   $0x11, Y2, Y2, Y7
+	VPSHUFB      wordPaira<>+0(SB), Y6, Y2
+	VMOVDQU      16(AX)(DX*1), Y8
+	VPAND        Y1, Y8, Y9
+	VPMADDUBSW   (DI), Y9, Y9
+	VPMADDWD     Y2, Y9, Y9
+	VMOVDQA      Y9, Y2
+	VPSHUFB      wordPairb<>+0(SB), Y6, Y9
+	VPSRLW       $0x02, Y8, Y10
+	VPAND        Y1, Y10, Y10
+	VPMADDUBSW   32(DI), Y10, Y10
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y2, Y2
+	VPSHUFB      wordPairc<>+0(SB), Y6, Y9
+	VPSRLW       $0x04, Y8, Y10
+	VPAND        Y1, Y10, Y10
+	VPMADDUBSW   64(DI), Y10, Y10
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y2, Y2
+	VPSHUFB      wordPaird<>+0(SB), Y6, Y6
+	VPSRLW       $0x06, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPMADDUBSW   96(DI), Y8, Y8
+	VPMADDWD     Y6, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPSHUFB      wordPaira<>+0(SB), Y7, Y6
+	VMOVDQU      48(AX)(DX*1), Y8
+	VPAND        Y1, Y8, Y9
+	VPMADDUBSW   128(DI), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VPADDD       Y9, Y2, Y2
+	VPSHUFB      wordPairb<>+0(SB), Y7, Y6
+	VPSRLW       $0x02, Y8, Y9
+	VPAND        Y1, Y9, Y9
+	VPMADDUBSW   160(DI), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VPADDD       Y9, Y2, Y2
+	VPSHUFB      wordPairc<>+0(SB), Y7, Y6
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y1, Y9, Y9
+	VPMADDUBSW   192(DI), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VPADDD       Y9, Y2, Y2
+	VPSHUFB      wordPaird<>+0(SB), Y7, Y6
+	VPSRLW       $0x06, Y8, Y7
+	VPAND        Y1, Y7, Y7
+	VPMADDUBSW   224(DI), Y7, Y7
+	VPMADDWD     Y6, Y7, Y7
+	VPADDD       Y7, Y2, Y2
+	VPHADDD      Y5, Y4, Y4
+	VPHADDD      Y2, Y3, Y3
+	PREFETCHT0   192(SI)
+	VMOVDQU      (AX)(DX*2), X2
+	VPSRLW       $0x04, X2, X5
+	VPAND        low4<>+0(SB), X2, X2
+	VPAND        low4<>+0(SB), X5, X5
+	VPMOVZXBW    X2, Y2
+	VPMOVZXBW    X5, Y5
+	VPMADDWD     (R9), Y5, Y5
+	VPERM2I128   $0x00, Y2, Y2, Y6
+	VPERM2I128   $0x11, Y2, Y2, Y7
+	VPSHUFB      wordPaira<>+0(SB), Y6, Y2
+	VMOVDQU      16(AX)(DX*2), Y8
+	VPAND        Y1, Y8, Y9
+	VPMADDUBSW   (DI), Y9, Y9
+	VPMADDWD     Y2, Y9, Y9
+	VMOVDQA      Y9, Y2
+	VPSHUFB      wordPairb<>+0(SB), Y6, Y9
+	VPSRLW       $0x02, Y8, Y10
+	VPAND        Y1, Y10, Y10
+	VPMADDUBSW   32(DI), Y10, Y10
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y2, Y2
+	VPSHUFB      wordPairc<>+0(SB), Y6, Y9
+	VPSRLW       $0x04, Y8, Y10
+	VPAND        Y1, Y10, Y10
+	VPMADDUBSW   64(DI), Y10, Y10
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y2, Y2
+	VPSHUFB      wordPaird<>+0(SB), Y6, Y6
+	VPSRLW       $0x06, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPMADDUBSW   96(DI), Y8, Y8
+	VPMADDWD     Y6, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPSHUFB      wordPaira<>+0(SB), Y7, Y6
+	VMOVDQU      48(AX)(DX*2), Y8
+	VPAND        Y1, Y8, Y9
+	VPMADDUBSW   128(DI), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VPADDD       Y9, Y2, Y2
+	VPSHUFB      wordPairb<>+0(SB), Y7, Y6
+	VPSRLW       $0x02, Y8, Y9
+	VPAND        Y1, Y9, Y9
+	VPMADDUBSW   160(DI), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VPADDD       Y9, Y2, Y2
+	VPSHUFB      wordPairc<>+0(SB), Y7, Y6
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y1, Y9, Y9
+	VPMADDUBSW   192(DI), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VPADDD       Y9, Y2, Y2
+	VPSHUFB      wordPaird<>+0(SB), Y7, Y6
+	VPSRLW       $0x06, Y8, Y7
+	VPAND        Y1, Y7, Y7
+	VPMADDUBSW   224(DI), Y7, Y7
+	VPMADDWD     Y6, Y7, Y7
+	VPADDD       Y7, Y2, Y2
+	PREFETCHT0   256(SI)
+	PREFETCHT0   320(SI)
+	VMOVDQU      (AX)(BX*1), X6
+	VPSRLW       $0x04, X6, X7
+	VPAND        low4<>+0(SB), X6, X6
+	VPAND        low4<>+0(SB), X7, X7
+	VPMOVZXBW    X6, Y6
+	VPMOVZXBW    X7, Y7
+	VPMADDWD     (R9), Y7, Y7
+	VPERM2I128   $0x00, Y6, Y6, Y8
+	VPERM2I128   $0x11, Y6, Y6, Y9
+	VPSHUFB      wordPaira<>+0(SB), Y8, Y6
+	VMOVDQU      16(AX)(BX*1), Y10
+	VPAND        Y1, Y10, Y11
+	VPMADDUBSW   (DI), Y11, Y11
+	VPMADDWD     Y6, Y11, Y11
+	VMOVDQA      Y11, Y6
+	VPSHUFB      wordPairb<>+0(SB), Y8, Y11
+	VPSRLW       $0x02, Y10, Y12
+	VPAND        Y1, Y12, Y12
+	VPMADDUBSW   32(DI), Y12, Y12
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VPSHUFB      wordPairc<>+0(SB), Y8, Y11
+	VPSRLW       $0x04, Y10, Y12
+	VPAND        Y1, Y12, Y12
+	VPMADDUBSW   64(DI), Y12, Y12
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VPSHUFB      wordPaird<>+0(SB), Y8, Y8
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPMADDUBSW   96(DI), Y10, Y10
+	VPMADDWD     Y8, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	VPSHUFB      wordPaira<>+0(SB), Y9, Y8
+	VMOVDQU      48(AX)(BX*1), Y10
+	VPAND        Y1, Y10, Y11
+	VPMADDUBSW   128(DI), Y11, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VPSHUFB      wordPairb<>+0(SB), Y9, Y8
+	VPSRLW       $0x02, Y10, Y11
+	VPAND        Y1, Y11, Y11
+	VPMADDUBSW   160(DI), Y11, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VPSHUFB      wordPairc<>+0(SB), Y9, Y8
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        Y1, Y11, Y11
+	VPMADDUBSW   192(DI), Y11, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VPSHUFB      wordPaird<>+0(SB), Y9, Y8
+	VPSRLW       $0x06, Y10, Y9
+	VPAND        Y1, Y9, Y9
+	VPMADDUBSW   224(DI), Y9, Y9
+	VPMADDWD     Y8, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPHADDD      Y7, Y5, Y5
+	VPHADDD      Y6, Y2, Y2
+	VPHADDD      Y2, Y3, Y3
+	VPHADDD      Y5, Y4, Y4
+	PREFETCHT0   384(SI)
+	VMOVDQU      (CX), X5
+	VPSRLW       $0x04, X5, X2
+	VPAND        low4<>+0(SB), X5, X5
+	VPAND        low4<>+0(SB), X2, X2
+	VPMOVZXBW    X5, Y5
+	VPMOVZXBW    X2, Y6
+	VPMADDWD     (R9), Y6, Y6
+	VPERM2I128   $0x00, Y5, Y5, Y2
+	VPERM2I128   $0x11, Y5, Y5, Y7
+	VPSHUFB      wordPaira<>+0(SB), Y2, Y5
+	VMOVDQU      16(CX), Y8
+	VPAND        Y1, Y8, Y9
+	VPMADDUBSW   (DI), Y9, Y9
+	VPMADDWD     Y5, Y9, Y9
+	VMOVDQA      Y9, Y5
+	VPSHUFB      wordPairb<>+0(SB), Y2, Y9
+	VPSRLW       $0x02, Y8, Y10
+	VPAND        Y1, Y10, Y10
+	VPMADDUBSW   32(DI), Y10, Y10
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VPSHUFB      wordPairc<>+0(SB), Y2, Y9
+	VPSRLW       $0x04, Y8, Y10
+	VPAND        Y1, Y10, Y10
+	VPMADDUBSW   64(DI), Y10, Y10
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VPSHUFB      wordPaird<>+0(SB), Y2, Y2
+	VPSRLW       $0x06, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPMADDUBSW   96(DI), Y8, Y8
+	VPMADDWD     Y2, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VPSHUFB      wordPaira<>+0(SB), Y7, Y2
+	VMOVDQU      48(CX), Y8
+	VPAND        Y1, Y8, Y9
+	VPMADDUBSW   128(DI), Y9, Y9
+	VPMADDWD     Y2, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VPSHUFB      wordPairb<>+0(SB), Y7, Y2
+	VPSRLW       $0x02, Y8, Y9
+	VPAND        Y1, Y9, Y9
+	VPMADDUBSW   160(DI), Y9, Y9
+	VPMADDWD     Y2, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VPSHUFB      wordPairc<>+0(SB), Y7, Y2
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y1, Y9, Y9
+	VPMADDUBSW   192(DI), Y9, Y9
+	VPMADDWD     Y2, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VPSHUFB      wordPaird<>+0(SB), Y7, Y2
+	VPSRLW       $0x06, Y8, Y7
+	VPAND        Y1, Y7, Y7
+	VPMADDUBSW   224(DI), Y7, Y7
+	VPMADDWD     Y2, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	PREFETCHT0   448(SI)
+	VMOVDQU      (CX)(DX*1), X2
+	VPSRLW       $0x04, X2, X7
+	VPAND        low4<>+0(SB), X2, X2
+	VPAND        low4<>+0(SB), X7, X7
+	VPMOVZXBW    X2, Y2
+	VPMOVZXBW    X7, Y7
+	VPMADDWD     (R9), Y7, Y7
+	VPERM2I128   $0x00, Y2, Y2, Y8
+	VPERM2I128   $0x11, Y2, Y2, Y9
+	VPSHUFB      wordPaira<>+0(SB), Y8, Y2
+	VMOVDQU      16(CX)(DX*1), Y10
+	VPAND        Y1, Y10, Y11
+	VPMADDUBSW   (DI), Y11, Y11
+	VPMADDWD     Y2, Y11, Y11
+	VMOVDQA      Y11, Y2
+	VPSHUFB      wordPairb<>+0(SB), Y8, Y11
+	VPSRLW       $0x02, Y10, Y12
+	VPAND        Y1, Y12, Y12
+	VPMADDUBSW   32(DI), Y12, Y12
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y2, Y2
+	VPSHUFB      wordPairc<>+0(SB), Y8, Y11
+	VPSRLW       $0x04, Y10, Y12
+	VPAND        Y1, Y12, Y12
+	VPMADDUBSW   64(DI), Y12, Y12
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y2, Y2
+	VPSHUFB      wordPaird<>+0(SB), Y8, Y8
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPMADDUBSW   96(DI), Y10, Y10
+	VPMADDWD     Y8, Y10, Y10
+	VPADDD       Y10, Y2, Y2
+	VPSHUFB      wordPaira<>+0(SB), Y9, Y8
+	VMOVDQU      48(CX)(DX*1), Y10
+	VPAND        Y1, Y10, Y11
+	VPMADDUBSW   128(DI), Y11, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y2, Y2
+	VPSHUFB      wordPairb<>+0(SB), Y9, Y8
+	VPSRLW       $0x02, Y10, Y11
+	VPAND        Y1, Y11, Y11
+	VPMADDUBSW   160(DI), Y11, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y2, Y2
+	VPSHUFB      wordPairc<>+0(SB), Y9, Y8
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        Y1, Y11, Y11
+	VPMADDUBSW   192(DI), Y11, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y2, Y2
+	VPSHUFB      wordPaird<>+0(SB), Y9, Y8
+	VPSRLW       $0x06, Y10, Y9
+	VPAND        Y1, Y9, Y9
+	VPMADDUBSW   224(DI), Y9, Y9
+	VPMADDWD     Y8, Y9, Y9
+	VPADDD       Y9, Y2, Y2
+	VPHADDD      Y7, Y6, Y6
+	VPHADDD      Y2, Y5, Y5
+	PREFETCHT0   512(SI)
+	PREFETCHT0   576(SI)
+	VMOVDQU      (CX)(DX*2), X2
+	VPSRLW       $0x04, X2, X7
+	VPAND        low4<>+0(SB), X2, X2
+	VPAND        low4<>+0(SB), X7, X7
+	VPMOVZXBW    X2, Y2
+	VPMOVZXBW    X7, Y7
+	VPMADDWD     (R9), Y7, Y7
+	VPERM2I128   $0x00, Y2, Y2, Y8
+	VPERM2I128   $0x11, Y2, Y2, Y9
+	VPSHUFB      wordPaira<>+0(SB), Y8, Y2
+	VMOVDQU      16(CX)(DX*2), Y10
+	VPAND        Y1, Y10, Y11
+	VPMADDUBSW   (DI), Y11, Y11
+	VPMADDWD     Y2, Y11, Y11
+	VMOVDQA      Y11, Y2
+	VPSHUFB      wordPairb<>+0(SB), Y8, Y11
+	VPSRLW       $0x02, Y10, Y12
+	VPAND        Y1, Y12, Y12
+	VPMADDUBSW   32(DI), Y12, Y12
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y2, Y2
+	VPSHUFB      wordPairc<>+0(SB), Y8, Y11
+	VPSRLW       $0x04, Y10, Y12
+	VPAND        Y1, Y12, Y12
+	VPMADDUBSW   64(DI), Y12, Y12
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y2, Y2
+	VPSHUFB      wordPaird<>+0(SB), Y8, Y8
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPMADDUBSW   96(DI), Y10, Y10
+	VPMADDWD     Y8, Y10, Y10
+	VPADDD       Y10, Y2, Y2
+	VPSHUFB      wordPaira<>+0(SB), Y9, Y8
+	VMOVDQU      48(CX)(DX*2), Y10
+	VPAND        Y1, Y10, Y11
+	VPMADDUBSW   128(DI), Y11, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y2, Y2
+	VPSHUFB      wordPairb<>+0(SB), Y9, Y8
+	VPSRLW       $0x02, Y10, Y11
+	VPAND        Y1, Y11, Y11
+	VPMADDUBSW   160(DI), Y11, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y2, Y2
+	VPSHUFB      wordPairc<>+0(SB), Y9, Y8
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        Y1, Y11, Y11
+	VPMADDUBSW   192(DI), Y11, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y2, Y2
+	VPSHUFB      wordPaird<>+0(SB), Y9, Y8
+	VPSRLW       $0x06, Y10, Y9
+	VPAND        Y1, Y9, Y9
+	VPMADDUBSW   224(DI), Y9, Y9
+	VPMADDWD     Y8, Y9, Y9
+	VPADDD       Y9, Y2, Y2
+	PREFETCHT0   640(SI)
+	VMOVDQU      (CX)(BX*1), X8
+	VPSRLW       $0x04, X8, X9
+	VPAND        low4<>+0(SB), X8, X8
+	VPAND        low4<>+0(SB), X9, X9
+	VPMOVZXBW    X8, Y8
+	VPMOVZXBW    X9, Y9
+	VPMADDWD     (R9), Y9, Y9
+	VPERM2I128   $0x00, Y8, Y8, Y10
+	VPERM2I128   $0x11, Y8, Y8, Y11
+	VPSHUFB      wordPaira<>+0(SB), Y10, Y8
+	VMOVDQU      16(CX)(BX*1), Y12
+	VPAND        Y1, Y12, Y13
+	VPMADDUBSW   (DI), Y13, Y13
+	VPMADDWD     Y8, Y13, Y13
+	VMOVDQA      Y13, Y8
+	VPSHUFB      wordPairb<>+0(SB), Y10, Y13
+	VPSRLW       $0x02, Y12, Y14
+	VPAND        Y1, Y14, Y14
+	VPMADDUBSW   32(DI), Y14, Y14
+	VPMADDWD     Y13, Y14, Y14
+	VPADDD       Y14, Y8, Y8
+	VPSHUFB      wordPairc<>+0(SB), Y10, Y13
+	VPSRLW       $0x04, Y12, Y14
+	VPAND        Y1, Y14, Y14
+	VPMADDUBSW   64(DI), Y14, Y14
+	VPMADDWD     Y13, Y14, Y14
+	VPADDD       Y14, Y8, Y8
+	VPSHUFB      wordPaird<>+0(SB), Y10, Y10
+	VPSRLW       $0x06, Y12, Y12
+	VPAND        Y1, Y12, Y12
+	VPMADDUBSW   96(DI), Y12, Y12
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y8, Y8
+	VPSHUFB      wordPaira<>+0(SB), Y11, Y10
+	VMOVDQU      48(CX)(BX*1), Y12
+	VPAND        Y1, Y12, Y13
+	VPMADDUBSW   128(DI), Y13, Y13
+	VPMADDWD     Y10, Y13, Y13
+	VPADDD       Y13, Y8, Y8
+	VPSHUFB      wordPairb<>+0(SB), Y11, Y10
+	VPSRLW       $0x02, Y12, Y13
+	VPAND        Y1, Y13, Y13
+	VPMADDUBSW   160(DI), Y13, Y13
+	VPMADDWD     Y10, Y13, Y13
+	VPADDD       Y13, Y8, Y8
+	VPSHUFB      wordPairc<>+0(SB), Y11, Y10
+	VPSRLW       $0x04, Y12, Y13
+	VPAND        Y1, Y13, Y13
+	VPMADDUBSW   192(DI), Y13, Y13
+	VPMADDWD     Y10, Y13, Y13
+	VPADDD       Y13, Y8, Y8
+	VPSHUFB      wordPaird<>+0(SB), Y11, Y10
+	VPSRLW       $0x06, Y12, Y11
+	VPAND        Y1, Y11, Y11
+	VPMADDUBSW   224(DI), Y11, Y11
+	VPMADDWD     Y10, Y11, Y11
+	VPADDD       Y11, Y8, Y8
+	VPHADDD      Y9, Y7, Y7
+	VPHADDD      Y8, Y2, Y2
+	VPHADDD      Y2, Y5, Y5
+	VPHADDD      Y7, Y6, Y6
+	VBROADCASTSS (R8), Y2
+	VMOVD        80(AX), X7
+	VPINSRD      $0x01, 80(AX)(DX*1), X7, X7
+	VPINSRD      $0x02, 80(AX)(DX*2), X7, X7
+	VPINSRD      $0x03, 80(AX)(BX*1), X7, X7
+	VMOVD        80(CX), X8
+	VPINSRD      $0x01, 80(CX)(DX*1), X8, X8
+	VPINSRD      $0x02, 80(CX)(DX*2), X8, X8
+	VPINSRD      $0x03, 80(CX)(BX*1), X8, X8
+	VMOVDQU      splitHalves<>+0(SB), Y9
+	VPSHUFB      X9, X7, X7
+	VPSHUFB      X9, X8, X8
+	VPUNPCKLQDQ  X8, X7, X9
+	VPUNPCKHQDQ  X8, X7, X7
+	VCVTPH2PS    X9, Y8
+	VCVTPH2PS    X7, Y7
+	VPERM2I128   $0x20, Y5, Y3, Y9
+	VPERM2I128   $0x31, Y5, Y3, Y5
+	VPADDD       Y5, Y9, Y9
+	VMULPS       Y2, Y8, Y8
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VADDPS       Y9, Y0, Y0
+	VPERM2I128   $0x20, Y6, Y4, Y3
+	VPERM2I128   $0x31, Y6, Y4, Y6
+	VPADDD       Y6, Y3, Y3
+	VMULPS       Y2, Y7, Y7
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y7, Y3, Y3
+	VSUBPS       Y3, Y0, Y0
+	ADDQ         $+672, SI
+	ADDQ         $+84, AX
+	ADDQ         $+84, CX
+	ADDQ         $+256, DI
+	ADDQ         $+4, R8
+	ADDQ         $+32, R9
+	DECQ         R10
+	JNZ          loop
+	VCMPPS       $0x03, Y0, Y0, Y1
+	VBLENDVPS    Y1, quietNaN<>+0(SB), Y0, Y0
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      Y0, (AX)
+	VZEROUPPER
+	RET
+
+// func gemvQ3_KAVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int16, units int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemvQ3_KAVX2(SB), NOSPLIT, $0-64
+	MOVQ    w+8(FP), AX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    ahead+24(FP), SI
+	MOVQ    a+32(FP), DI
+	MOVQ    da+40(FP), R8
+	MOVQ    sums+48(FP), R9
+	LEAQ    (AX)(DX*4), CX
+	LEAQ    (DX)(DX*2), BX
+	ADDQ    AX, SI
+	VXORPS  Y0, Y0, Y0
+	MOVQ    units+56(FP), R10
+	VMOVDQU low2<>+0(SB), Y1
+
+loop:
+	PREFETCHT0   (SI)
+	PREFETCHT0   64(SI)
+	VMOVQ        96(AX), X2
+	VPBROADCASTD 104(AX), X3
+	VPSHUFD      $0x44, X2, X2
+	VPSRLVD      q3low<>+0(SB), X2, X2
+	VPAND        low4<>+0(SB), X2, X2
+	VPSRLVD      q3high<>+0(SB), X3, X3
+	VPAND        low2<>+0(SB), X3, X3
+	VPSLLW       $0x04, X3, X3
+	VPOR         X3, X2, X2
+	VPSUBB       bytes32<>+0(SB), X2, X2
+	VPMOVSXBW    X2, Y2
+	VMOVDQU      (AX), Y4
+	VPERM2I128   $0x00, Y2, Y2, Y5
+	VPERM2I128   $0x11, Y2, Y2, Y6
+	VPSHUFB      wordPaira<>+0(SB), Y5, Y3
+	VMOVDQU      32(AX), Y7
+	VPAND        Y1, Y7, Y8
+	VPSLLW       $0x02, Y4, Y9
+	VPAND        four<>+0(SB), Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPMADDUBSW   (DI), Y8, Y8
+	VPMADDWD     Y3, Y8, Y8
+	VMOVDQA      Y8, Y3
+	VPSHUFB      wordPairb<>+0(SB), Y5, Y8
+	VPSRLW       $0x02, Y7, Y9
+	VPAND        Y1, Y9, Y9
+	VPSLLW       $0x01, Y4, Y10
+	VPAND        four<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   32(DI), Y9, Y9
+	VPMADDWD     Y8, Y9, Y9
+	VPADDD       Y9, Y3, Y3
+	VPSHUFB      wordPairc<>+0(SB), Y5, Y8
+	VPSRLW       $0x04, Y7, Y9
+	VPAND        Y1, Y9, Y9
+	VPAND        four<>+0(SB), Y4, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   64(DI), Y9, Y9
+	VPMADDWD     Y8, Y9, Y9
+	VPADDD       Y9, Y3, Y3
+	VPSHUFB      wordPaird<>+0(SB), Y5, Y5
+	VPSRLW       $0x06, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPSRLW       $0x01, Y4, Y8
+	VPAND        four<>+0(SB), Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   96(DI), Y7, Y7
+	VPMADDWD     Y5, Y7, Y7
+	VPADDD       Y7, Y3, Y3
+	VPSHUFB      wordPaira<>+0(SB), Y6, Y5
+	VMOVDQU      64(AX), Y7
+	VPAND        Y1, Y7, Y8
+	VPSRLW       $0x02, Y4, Y9
+	VPAND        four<>+0(SB), Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPMADDUBSW   128(DI), Y8, Y8
+	VPMADDWD     Y5, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VPSHUFB      wordPairb<>+0(SB), Y6, Y5
+	VPSRLW       $0x02, Y7, Y8
+	VPAND        Y1, Y8, Y8
+	VPSRLW       $0x03, Y4, Y9
+	VPAND        four<>+0(SB), Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPMADDUBSW   160(DI), Y8, Y8
+	VPMADDWD     Y5, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VPSHUFB      wordPairc<>+0(SB), Y6, Y5
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        Y1, Y8, Y8
+	VPSRLW       $0x04, Y4, Y9
+	VPAND        four<>+0(SB), Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPMADDUBSW   192(DI), Y8, Y8
+	VPMADDWD     Y5, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VPSHUFB      wordPaird<>+0(SB), Y6, Y5
+	VPSRLW       $0x06, Y7, Y6
+	VPAND        Y1, Y6, Y6
+	VPSRLW       $0x05, Y4, Y4
+	VPAND        four<>+0(SB), Y4, Y4
+	VPOR         Y4, Y6, Y6
+	VPMADDUBSW   224(DI), Y6, Y6
+	VPMADDWD     Y5, Y6, Y6
+	VPADDD       Y6, Y3, Y3
+	VPSLLW       $0x02, Y2, Y2
+	VPMADDWD     (R9), Y2, Y2
+	VPSUBD       Y2, Y3, Y3
+	PREFETCHT0   128(SI)
+	PREFETCHT0   192(SI)
+	VMOVQ        96(AX)(DX*1), X2
+	VPBROADCASTD 104(AX)(DX*1), X4
+	VPSHUFD      $0x44, X2, X2
+	VPSRLVD      q3low<>+0(SB), X2, X2
+	VPAND        low4<>+0(SB), X2, X2
+	VPSRLVD      q3high<>+0(SB), X4, X4
+	VPAND        low2<>+0(SB), X4, X4
+	VPSLLW       $0x04, X4, X4
+	VPOR         X4, X2, X2
+	VPSUBB       bytes32<>+0(SB), X2, X2
+	VPMOVSXBW    X2, Y2
+	VMOVDQU      (AX)(DX*1), Y5
+	VPERM2I128   $0x00, Y2, Y2, Y6
+	VPERM2I128   $0x11, Y2, Y2, Y7
+	VPSHUFB      wordPaira<>+0(SB), Y6, Y4
+	VMOVDQU      32(AX)(DX*1), Y8
+	VPAND        Y1, Y8, Y9
+	VPSLLW       $0x02, Y5, Y10
+	VPAND        four<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   (DI), Y9, Y9
+	VPMADDWD     Y4, Y9, Y9
+	VMOVDQA      Y9, Y4
+	VPSHUFB      wordPairb<>+0(SB), Y6, Y9
+	VPSRLW       $0x02, Y8, Y10
+	VPAND        Y1, Y10, Y10
+	VPSLLW       $0x01, Y5, Y11
+	VPAND        four<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   32(DI), Y10, Y10
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y4, Y4
+	VPSHUFB      wordPairc<>+0(SB), Y6, Y9
+	VPSRLW       $0x04, Y8, Y10
+	VPAND        Y1, Y10, Y10
+	VPAND        four<>+0(SB), Y5, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   64(DI), Y10, Y10
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y4, Y4
+	VPSHUFB      wordPaird<>+0(SB), Y6, Y6
+	VPSRLW       $0x06, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPSRLW       $0x01, Y5, Y9
+	VPAND        four<>+0(SB), Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPMADDUBSW   96(DI), Y8, Y8
+	VPMADDWD     Y6, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VPSHUFB      wordPaira<>+0(SB), Y7, Y6
+	VMOVDQU      64(AX)(DX*1), Y8
+	VPAND        Y1, Y8, Y9
+	VPSRLW       $0x02, Y5, Y10
+	VPAND        four<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   128(DI), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VPSHUFB      wordPairb<>+0(SB), Y7, Y6
+	VPSRLW       $0x02, Y8, Y9
+	VPAND        Y1, Y9, Y9
+	VPSRLW       $0x03, Y5, Y10
+	VPAND        four<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   160(DI), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VPSHUFB      wordPairc<>+0(SB), Y7, Y6
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y1, Y9, Y9
+	VPSRLW       $0x04, Y5, Y10
+	VPAND        four<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   192(DI), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VPSHUFB      wordPaird<>+0(SB), Y7, Y6
+	VPSRLW       $0x06, Y8, Y7
+	VPAND        Y1, Y7, Y7
+	VPSRLW       $0x05, Y5, Y5
+	VPAND        four<>+0(SB), Y5, Y5
+	VPOR         Y5, Y7, Y7
+	VPMADDUBSW   224(DI), Y7, Y7
+	VPMADDWD     Y6, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VPSLLW       $0x02, Y2, Y2
+	VPMADDWD     (R9), Y2, Y2
+	VPSUBD       Y2, Y4, Y4
+	VPHADDD      Y4, Y3, Y3
+	PREFETCHT0   256(SI)
+	PREFETCHT0   320(SI)
+	VMOVQ        96(AX)(DX*2), X2
+	VPBROADCASTD 104(AX)(DX*2), X4
+	VPSHUFD      $0x44, X2, X2
+	VPSRLVD      q3low<>+0(SB), X2, X2
+	VPAND        low4<>+0(SB), X2, X2
+	VPSRLVD      q3high<>+0(SB), X4, X4
+	VPAND        low2<>+0(SB), X4, X4
+	VPSLLW       $0x04, X4, X4
+	VPOR         X4, X2, X2
+	VPSUBB       bytes32<>+0(SB), X2, X2
+	VPMOVSXBW    X2, Y2
+	VMOVDQU      (AX)(DX*2), Y5
+	VPERM2I128   $0x00, Y2, Y2, Y6
+	VPERM2I128   $0x11, Y2, Y2, Y7
+	VPSHUFB      wordPaira<>+0(SB), Y6, Y4
+	VMOVDQU      32(AX)(DX*2), Y8
+	VPAND        Y1, Y8, Y9
+	VPSLLW       $0x02, Y5, Y10
+	VPAND        four<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   (DI), Y9, Y9
+	VPMADDWD     Y4, Y9, Y9
+	VMOVDQA      Y9, Y4
+	VPSHUFB      wordPairb<>+0(SB), Y6, Y9
+	VPSRLW       $0x02, Y8, Y10
+	VPAND        Y1, Y10, Y10
+	VPSLLW       $0x01, Y5, Y11
+	VPAND        four<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   32(DI), Y10, Y10
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y4, Y4
+	VPSHUFB      wordPairc<>+0(SB), Y6, Y9
+	VPSRLW       $0x04, Y8, Y10
+	VPAND        Y1, Y10, Y10
+	VPAND        four<>+0(SB), Y5, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   64(DI), Y10, Y10
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y4, Y4
+	VPSHUFB      wordPaird<>+0(SB), Y6, Y6
+	VPSRLW       $0x06, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPSRLW       $0x01, Y5, Y9
+	VPAND        four<>+0(SB), Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPMADDUBSW   96(DI), Y8, Y8
+	VPMADDWD     Y6, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VPSHUFB      wordPaira<>+0(SB), Y7, Y6
+	VMOVDQU      64(AX)(DX*2), Y8
+	VPAND        Y1, Y8, Y9
+	VPSRLW       $0x02, Y5, Y10
+	VPAND        four<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   128(DI), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VPSHUFB      wordPairb<>+0(SB), Y7, Y6
+	VPSRLW       $0x02, Y8, Y9
+	VPAND        Y1, Y9, Y9
+	VPSRLW       $0x03, Y5, Y10
+	VPAND        four<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   160(DI), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VPSHUFB      wordPairc<>+0(SB), Y7, Y6
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y1, Y9, Y9
+	VPSRLW       $0x04, Y5, Y10
+	VPAND        four<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   192(DI), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VPSHUFB      wordPaird<>+0(SB), Y7, Y6
+	VPSRLW       $0x06, Y8, Y7
+	VPAND        Y1, Y7, Y7
+	VPSRLW       $0x05, Y5, Y5
+	VPAND        four<>+0(SB), Y5, Y5
+	VPOR         Y5, Y7, Y7
+	VPMADDUBSW   224(DI), Y7, Y7
+	VPMADDWD     Y6, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VPSLLW       $0x02, Y2, Y2
+	VPMADDWD     (R9), Y2, Y2
+	VPSUBD       Y2, Y4, Y4
+	PREFETCHT0   384(SI)
+	VMOVQ        96(AX)(BX*1), X2
+	VPBROADCASTD 104(AX)(BX*1), X5
+	VPSHUFD      $0x44, X2, X2
+	VPSRLVD      q3low<>+0(SB), X2, X2
+	VPAND        low4<>+0(SB), X2, X2
+	VPSRLVD      q3high<>+0(SB), X5, X5
+	VPAND        low2<>+0(SB), X5, X5
+	VPSLLW       $0x04, X5, X5
+	VPOR         X5, X2, X2
+	VPSUBB       bytes32<>+0(SB), X2, X2
+	VPMOVSXBW    X2, Y2
+	VMOVDQU      (AX)(BX*1), Y6
+	VPERM2I128   $0x00, Y2, Y2, Y7
+	VPERM2I128   $0x11, Y2, Y2, Y8
+	VPSHUFB      wordPaira<>+0(SB), Y7, Y5
+	VMOVDQU      32(AX)(BX*1), Y9
+	VPAND        Y1, Y9, Y10
+	VPSLLW       $0x02, Y6, Y11
+	VPAND        four<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   (DI), Y10, Y10
+	VPMADDWD     Y5, Y10, Y10
+	VMOVDQA      Y10, Y5
+	VPSHUFB      wordPairb<>+0(SB), Y7, Y10
+	VPSRLW       $0x02, Y9, Y11
+	VPAND        Y1, Y11, Y11
+	VPSLLW       $0x01, Y6, Y12
+	VPAND        four<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPMADDUBSW   32(DI), Y11, Y11
+	VPMADDWD     Y10, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VPSHUFB      wordPairc<>+0(SB), Y7, Y10
+	VPSRLW       $0x04, Y9, Y11
+	VPAND        Y1, Y11, Y11
+	VPAND        four<>+0(SB), Y6, Y12
+	VPOR         Y12, Y11, Y11
+	VPMADDUBSW   64(DI), Y11, Y11
+	VPMADDWD     Y10, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VPSHUFB      wordPaird<>+0(SB), Y7, Y7
+	VPSRLW       $0x06, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPSRLW       $0x01, Y6, Y10
+	VPAND        four<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   96(DI), Y9, Y9
+	VPMADDWD     Y7, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VPSHUFB      wordPaira<>+0(SB), Y8, Y7
+	VMOVDQU      64(AX)(BX*1), Y9
+	VPAND        Y1, Y9, Y10
+	VPSRLW       $0x02, Y6, Y11
+	VPAND        four<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   128(DI), Y10, Y10
+	VPMADDWD     Y7, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VPSHUFB      wordPairb<>+0(SB), Y8, Y7
+	VPSRLW       $0x02, Y9, Y10
+	VPAND        Y1, Y10, Y10
+	VPSRLW       $0x03, Y6, Y11
+	VPAND        four<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   160(DI), Y10, Y10
+	VPMADDWD     Y7, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VPSHUFB      wordPairc<>+0(SB), Y8, Y7
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y1, Y10, Y10
+	VPSRLW       $0x04, Y6, Y11
+	VPAND        four<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   192(DI), Y10, Y10
+	VPMADDWD     Y7, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VPSHUFB      wordPaird<>+0(SB), Y8, Y7
+	VPSRLW       $0x06, Y9, Y8
+	VPAND        Y1, Y8, Y8
+	VPSRLW       $0x05, Y6, Y6
+	VPAND        four<>+0(SB), Y6, Y6
+	VPOR         Y6, Y8, Y8
+	VPMADDUBSW   224(DI), Y8, Y8
+	VPMADDWD     Y7, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VPSLLW       $0x02, Y2, Y2
+	VPMADDWD     (R9), Y2, Y2
+	VPSUBD       Y2, Y5, Y5
+	VPHADDD      Y5, Y4, Y4
+	VPHADDD      Y4, Y3, Y3
+	PREFETCHT0   448(SI)
+	PREFETCHT0   512(SI)
+	VMOVQ        96(CX), X2
+	VPBROADCASTD 104(CX), X4
+	VPSHUFD      $0x44, X2, X2
+	VPSRLVD      q3low<>+0(SB), X2, X2
+	VPAND        low4<>+0(SB), X2, X2
+	VPSRLVD      q3high<>+0(SB), X4, X4
+	VPAND        low2<>+0(SB), X4, X4
+	VPSLLW       $0x04, X4, X4
+	VPOR         X4, X2, X2
+	VPSUBB       bytes32<>+0(SB), X2, X2
+	VPMOVSXBW    X2, Y2
+	VMOVDQU      (CX), Y5
+	VPERM2I128   $0x00, Y2, Y2, Y6
+	VPERM2I128   $0x11, Y2, Y2, Y7
+	VPSHUFB      wordPaira<>+0(SB), Y6, Y4
+	VMOVDQU      32(CX), Y8
+	VPAND        Y1, Y8, Y9
+	VPSLLW       $0x02, Y5, Y10
+	VPAND        four<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   (DI), Y9, Y9
+	VPMADDWD     Y4, Y9, Y9
+	VMOVDQA      Y9, Y4
+	VPSHUFB      wordPairb<>+0(SB), Y6, Y9
+	VPSRLW       $0x02, Y8, Y10
+	VPAND        Y1, Y10, Y10
+	VPSLLW       $0x01, Y5, Y11
+	VPAND        four<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   32(DI), Y10, Y10
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y4, Y4
+	VPSHUFB      wordPairc<>+0(SB), Y6, Y9
+	VPSRLW       $0x04, Y8, Y10
+	VPAND        Y1, Y10, Y10
+	VPAND        four<>+0(SB), Y5, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   64(DI), Y10, Y10
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y4, Y4
+	VPSHUFB      wordPaird<>+0(SB), Y6, Y6
+	VPSRLW       $0x06, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPSRLW       $0x01, Y5, Y9
+	VPAND        four<>+0(SB), Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPMADDUBSW   96(DI), Y8, Y8
+	VPMADDWD     Y6, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VPSHUFB      wordPaira<>+0(SB), Y7, Y6
+	VMOVDQU      64(CX), Y8
+	VPAND        Y1, Y8, Y9
+	VPSRLW       $0x02, Y5, Y10
+	VPAND        four<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   128(DI), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VPSHUFB      wordPairb<>+0(SB), Y7, Y6
+	VPSRLW       $0x02, Y8, Y9
+	VPAND        Y1, Y9, Y9
+	VPSRLW       $0x03, Y5, Y10
+	VPAND        four<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   160(DI), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VPSHUFB      wordPairc<>+0(SB), Y7, Y6
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y1, Y9, Y9
+	VPSRLW       $0x04, Y5, Y10
+	VPAND        four<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   192(DI), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VPSHUFB      wordPaird<>+0(SB), Y7, Y6
+	VPSRLW       $0x06, Y8, Y7
+	VPAND        Y1, Y7, Y7
+	VPSRLW       $0x05, Y5, Y5
+	VPAND        four<>+0(SB), Y5, Y5
+	VPOR         Y5, Y7, Y7
+	VPMADDUBSW   224(DI), Y7, Y7
+	VPMADDWD     Y6, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VPSLLW       $0x02, Y2, Y2
+	VPMADDWD     (R9), Y2, Y2
+	VPSUBD       Y2, Y4, Y4
+	PREFETCHT0   576(SI)
+	PREFETCHT0   640(SI)
+	VMOVQ        96(CX)(DX*1), X2
+	VPBROADCASTD 104(CX)(DX*1), X5
+	VPSHUFD      $0x44, X2, X2
+	VPSRLVD      q3low<>+0(SB), X2, X2
+	VPAND        low4<>+0(SB), X2, X2
+	VPSRLVD      q3high<>+0(SB), X5, X5
+	VPAND        low2<>+0(SB), X5, X5
+	VPSLLW       $0x04, X5, X5
+	VPOR         X5, X2, X2
+	VPSUBB       bytes32<>+0(SB), X2, X2
+	VPMOVSXBW    X2, Y2
+	VMOVDQU      (CX)(DX*1), Y6
+	VPERM2I128   $0x00, Y2, Y2, Y7
+	VPERM2I128   $0x11, Y2, Y2, Y8
+	VPSHUFB      wordPaira<>+0(SB), Y7, Y5
+	VMOVDQU      32(CX)(DX*1), Y9
+	VPAND        Y1, Y9, Y10
+	VPSLLW       $0x02, Y6, Y11
+	VPAND        four<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   (DI), Y10, Y10
+	VPMADDWD     Y5, Y10, Y10
+	VMOVDQA      Y10, Y5
+	VPSHUFB      wordPairb<>+0(SB), Y7, Y10
+	VPSRLW       $0x02, Y9, Y11
+	VPAND        Y1, Y11, Y11
+	VPSLLW       $0x01, Y6, Y12
+	VPAND        four<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPMADDUBSW   32(DI), Y11, Y11
+	VPMADDWD     Y10, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VPSHUFB      wordPairc<>+0(SB), Y7, Y10
+	VPSRLW       $0x04, Y9, Y11
+	VPAND        Y1, Y11, Y11
+	VPAND        four<>+0(SB), Y6, Y12
+	VPOR         Y12, Y11, Y11
+	VPMADDUBSW   64(DI), Y11, Y11
+	VPMADDWD     Y10, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VPSHUFB      wordPaird<>+0(SB), Y7, Y7
+	VPSRLW       $0x06, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPSRLW       $0x01, Y6, Y10
+	VPAND        four<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   96(DI), Y9, Y9
+	VPMADDWD     Y7, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VPSHUFB      wordPaira<>+0(SB), Y8, Y7
+	VMOVDQU      64(CX)(DX*1), Y9
+	VPAND        Y1, Y9, Y10
+	VPSRLW       $0x02, Y6, Y11
+	VPAND        four<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   128(DI), Y10, Y10
+	VPMADDWD     Y7, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VPSHUFB      wordPairb<>+0(SB), Y8, Y7
+	VPSRLW       $0x02, Y9, Y10
+	VPAND        Y1, Y10, Y10
+	VPSRLW       $0x03, Y6, Y11
+	VPAND        four<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   160(DI), Y10, Y10
+	VPMADDWD     Y7, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VPSHUFB      wordPairc<>+0(SB), Y8, Y7
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y1, Y10, Y10
+	VPSRLW       $0x04, Y6, Y11
+	VPAND        four<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   192(DI), Y10, Y10
+	VPMADDWD     Y7, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VPSHUFB      wordPaird<>+0(SB), Y8, Y7
+	VPSRLW       $0x06, Y9, Y8
+	VPAND        Y1, Y8, Y8
+	VPSRLW       $0x05, Y6, Y6
+	VPAND        four<>+0(SB), Y6, Y6
+	VPOR         Y6, Y8, Y8
+	VPMADDUBSW   224(DI), Y8, Y8
+	VPMADDWD     Y7, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VPSLLW       $0x02, Y2, Y2
+	VPMADDWD     (R9), Y2, Y2
+	VPSUBD       Y2, Y5, Y5
+	VPHADDD      Y5, Y4, Y4
+	PREFETCHT0   704(SI)
+	PREFETCHT0   768(SI)
+	VMOVQ        96(CX)(DX*2), X2
+	VPBROADCASTD 104(CX)(DX*2), X5
+	VPSHUFD      $0x44, X2, X2
+	VPSRLVD      q3low<>+0(SB), X2, X2
+	VPAND        low4<>+0(SB), X2, X2
+	VPSRLVD      q3high<>+0(SB), X5, X5
+	VPAND        low2<>+0(SB), X5, X5
+	VPSLLW       $0x04, X5, X5
+	VPOR         X5, X2, X2
+	VPSUBB       bytes32<>+0(SB), X2, X2
+	VPMOVSXBW    X2, Y2
+	VMOVDQU      (CX)(DX*2), Y6
+	VPERM2I128   $0x00, Y2, Y2, Y7
+	VPERM2I128   $0x11, Y2, Y2, Y8
+	VPSHUFB      wordPaira<>+0(SB), Y7, Y5
+	VMOVDQU      32(CX)(DX*2), Y9
+	VPAND        Y1, Y9, Y10
+	VPSLLW       $0x02, Y6, Y11
+	VPAND        four<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   (DI), Y10, Y10
+	VPMADDWD     Y5, Y10, Y10
+	VMOVDQA      Y10, Y5
+	VPSHUFB      wordPairb<>+0(SB), Y7, Y10
+	VPSRLW       $0x02, Y9, Y11
+	VPAND        Y1, Y11, Y11
+	VPSLLW       $0x01, Y6, Y12
+	VPAND        four<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPMADDUBSW   32(DI), Y11, Y11
+	VPMADDWD     Y10, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VPSHUFB      wordPairc<>+0(SB), Y7, Y10
+	VPSRLW       $0x04, Y9, Y11
+	VPAND        Y1, Y11, Y11
+	VPAND        four<>+0(SB), Y6, Y12
+	VPOR         Y12, Y11, Y11
+	VPMADDUBSW   64(DI), Y11, Y11
+	VPMADDWD     Y10, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VPSHUFB      wordPaird<>+0(SB), Y7, Y7
+	VPSRLW       $0x06, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPSRLW       $0x01, Y6, Y10
+	VPAND        four<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   96(DI), Y9, Y9
+	VPMADDWD     Y7, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VPSHUFB      wordPaira<>+0(SB), Y8, Y7
+	VMOVDQU      64(CX)(DX*2), Y9
+	VPAND        Y1, Y9, Y10
+	VPSRLW       $0x02, Y6, Y11
+	VPAND        four<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   128(DI), Y10, Y10
+	VPMADDWD     Y7, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VPSHUFB      wordPairb<>+0(SB), Y8, Y7
+	VPSRLW       $0x02, Y9, Y10
+	VPAND        Y1, Y10, Y10
+	VPSRLW       $0x03, Y6, Y11
+	VPAND        four<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   160(DI), Y10, Y10
+	VPMADDWD     Y7, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VPSHUFB      wordPairc<>+0(SB), Y8, Y7
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y1, Y10, Y10
+	VPSRLW       $0x04, Y6, Y11
+	VPAND        four<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   192(DI), Y10, Y10
+	VPMADDWD     Y7, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VPSHUFB      wordPaird<>+0(SB), Y8, Y7
+	VPSRLW       $0x06, Y9, Y8
+	VPAND        Y1, Y8, Y8
+	VPSRLW       $0x05, Y6, Y6
+	VPAND        four<>+0(SB), Y6, Y6
+	VPOR         Y6, Y8, Y8
+	VPMADDUBSW   224(DI), Y8, Y8
+	VPMADDWD     Y7, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VPSLLW       $0x02, Y2, Y2
+	VPMADDWD     (R9), Y2, Y2
+	VPSUBD       Y2, Y5, Y5
+	PREFETCHT0   832(SI)
+	VMOVQ        96(CX)(BX*1), X2
+	VPBROADCASTD 104(CX)(BX*1), X6
+	VPSHUFD      $0x44, X2, X2
+	VPSRLVD      q3low<>+0(SB), X2, X2
+	VPAND        low4<>+0(SB), X2, X2
+	VPSRLVD      q3high<>+0(SB), X6, X6
+	VPAND        low2<>+0(SB), X6, X6
+	VPSLLW       $0x04, X6, X6
+	VPOR         X6, X2, X2
+	VPSUBB       bytes32<>+0(SB), X2, X2
+	VPMOVSXBW    X2, Y2
+	VMOVDQU      (CX)(BX*1), Y7
+	VPERM2I128   $0x00, Y2, Y2, Y8
+	VPERM2I128   $0x11, Y2, Y2, Y9
+	VPSHUFB      wordPaira<>+0(SB), Y8, Y6
+	VMOVDQU      32(CX)(BX*1), Y10
+	VPAND        Y1, Y10, Y11
+	VPSLLW       $0x02, Y7, Y12
+	VPAND        four<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPMADDUBSW   (DI), Y11, Y11
+	VPMADDWD     Y6, Y11, Y11
+	VMOVDQA      Y11, Y6
+	VPSHUFB      wordPairb<>+0(SB), Y8, Y11
+	VPSRLW       $0x02, Y10, Y12
+	VPAND        Y1, Y12, Y12
+	VPSLLW       $0x01, Y7, Y13
+	VPAND        four<>+0(SB), Y13, Y13
+	VPOR         Y13, Y12, Y12
+	VPMADDUBSW   32(DI), Y12, Y12
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VPSHUFB      wordPairc<>+0(SB), Y8, Y11
+	VPSRLW       $0x04, Y10, Y12
+	VPAND        Y1, Y12, Y12
+	VPAND        four<>+0(SB), Y7, Y13
+	VPOR         Y13, Y12, Y12
+	VPMADDUBSW   64(DI), Y12, Y12
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VPSHUFB      wordPaird<>+0(SB), Y8, Y8
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPSRLW       $0x01, Y7, Y11
+	VPAND        four<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   96(DI), Y10, Y10
+	VPMADDWD     Y8, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	VPSHUFB      wordPaira<>+0(SB), Y9, Y8
+	VMOVDQU      64(CX)(BX*1), Y10
+	VPAND        Y1, Y10, Y11
+	VPSRLW       $0x02, Y7, Y12
+	VPAND        four<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPMADDUBSW   128(DI), Y11, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VPSHUFB      wordPairb<>+0(SB), Y9, Y8
+	VPSRLW       $0x02, Y10, Y11
+	VPAND        Y1, Y11, Y11
+	VPSRLW       $0x03, Y7, Y12
+	VPAND        four<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPMADDUBSW   160(DI), Y11, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VPSHUFB      wordPairc<>+0(SB), Y9, Y8
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        Y1, Y11, Y11
+	VPSRLW       $0x04, Y7, Y12
+	VPAND        four<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPMADDUBSW   192(DI), Y11, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VPSHUFB      wordPaird<>+0(SB), Y9, Y8
+	VPSRLW       $0x06, Y10, Y9
+	VPAND        Y1, Y9, Y9
+	VPSRLW       $0x05, Y7, Y7
+	VPAND        four<>+0(SB), Y7, Y7
+	VPOR         Y7, Y9, Y9
+	VPMADDUBSW   224(DI), Y9, Y9
+	VPMADDWD     Y8, Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPSLLW       $0x02, Y2, Y2
+	VPMADDWD     (R9), Y2, Y2
+	VPSUBD       Y2, Y6, Y6
+	VPHADDD      Y6, Y5, Y5
+	VPHADDD      Y5, Y4, Y4
+	VBROADCASTSS (R8), Y2
+	VPERM2I128   $0x20, Y4, Y3, Y5
+	VPERM2I128   $0x31, Y4, Y3, Y4
+	VPADDD       Y4, Y5, Y5
+	VPXOR        X3, X3, X3
+	VPINSRW      $0x00, 108(AX), X3, X3
+	VPINSRW      $0x01, 108(AX)(DX*1), X3, X3
+	VPINSRW      $0x02, 108(AX)(DX*2), X3, X3
+	VPINSRW      $0x03, 108(AX)(BX*1), X3, X3
+	VPINSRW      $0x04, 108(CX), X3, X3
+	VPINSRW      $0x05, 108(CX)(DX*1), X3, X3
+	VPINSRW      $0x06, 108(CX)(DX*2), X3, X3
+	VPINSRW      $0x07, 108(CX)(BX*1), X3, X3
+	VCVTPH2PS    X3, Y3
+	VMULPS       Y2, Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y5, Y0, Y0
+	ADDQ         $+880, SI
+	ADDQ         $+110, AX
+	ADDQ         $+110, CX
+	ADDQ         $+256, DI
+	ADDQ         $+4, R8
+	ADDQ         $+32, R9
+	DECQ         R10
+	JNZ          loop
+	VCMPPS       $0x03, Y0, Y0, Y1
+	VBLENDVPS    Y1, quietNaN<>+0(SB), Y0, Y0
+	MOVQ         dst+0(FP), AX
+	VMOVUPS      Y0, (AX)
+	VZEROUPPER
+	RET
+
+// func gemvIQ4_XSAVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int16, units int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·gemvIQ4_XSAVX2(SB), NOSPLIT, $0-64
+	MOVQ    w+8(FP), AX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    ahead+24(FP), SI
+	MOVQ    a+32(FP), DI
+	MOVQ    da+40(FP), R8
+	MOVQ    sums+48(FP), R9
+	LEAQ    (AX)(DX*4), CX
+	LEAQ    (DX)(DX*2), BX
+	ADDQ    AX, SI
+	VXORPS  Y0, Y0, Y0
+	MOVQ    units+56(FP), R10
+	VMOVDQU highFour<>+0(SB), Y1
+	VMOVDQU low4<>+0(SB), Y2
+	VMOVDQU iq4Codes<>+0(SB), Y3
+
+loop:
+	PREFETCHT0     (SI)
+	PREFETCHT0     64(SI)
+	PREFETCHT0     128(SI)
+	VPBROADCASTD   4(AX), Y4
+	VPBROADCASTD   2(AX), Y5
+	VPSRLVD        byFours<>+0(SB), Y4, Y4
+	VPSRLVD        byTwos<>+0(SB), Y5, Y5
+	VPAND          low4Int<>+0(SB), Y4, Y4
+	VPAND          low2Int<>+0(SB), Y5, Y5
+	VPSLLD         $0x04, Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VPSUBD         int32s<>+0(SB), Y4, Y4
+	VPSLLD         $0x10, Y4, Y5
+	VPBLENDW       $0xaa, Y5, Y4, Y4
+	VBROADCASTI128 8(AX), Y5
+	VPSRLVQ        Y1, Y5, Y5
+	VPAND          Y2, Y5, Y5
+	VPSHUFB        Y5, Y3, Y5
+	VMOVDQU        (DI), Y6
+	VPSIGNB        Y5, Y6, Y6
+	VPABSB         Y5, Y5
+	VPMADDUBSW     Y6, Y5, Y5
+	VMOVDQU        lane0<>+0(SB), Y6
+	VPERMD         Y4, Y6, Y6
+	VPMADDWD       Y6, Y5, Y5
+	VMOVDQA        Y5, Y5
+	VBROADCASTI128 24(AX), Y6
+	VPSRLVQ        Y1, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPSHUFB        Y6, Y3, Y6
+	VMOVDQU        32(DI), Y7
+	VPSIGNB        Y6, Y7, Y7
+	VPABSB         Y6, Y6
+	VPMADDUBSW     Y7, Y6, Y6
+	VMOVDQU        lane1<>+0(SB), Y7
+	VPERMD         Y4, Y7, Y7
+	VPMADDWD       Y7, Y6, Y6
+	VPADDD         Y6, Y5, Y5
+	VBROADCASTI128 40(AX), Y6
+	VPSRLVQ        Y1, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPSHUFB        Y6, Y3, Y6
+	VMOVDQU        64(DI), Y7
+	VPSIGNB        Y6, Y7, Y7
+	VPABSB         Y6, Y6
+	VPMADDUBSW     Y7, Y6, Y6
+	VMOVDQU        lane2<>+0(SB), Y7
+	VPERMD         Y4, Y7, Y7
+	VPMADDWD       Y7, Y6, Y6
+	VPADDD         Y6, Y5, Y5
+	VBROADCASTI128 56(AX), Y6
+	VPSRLVQ        Y1, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPSHUFB        Y6, Y3, Y6
+	VMOVDQU        96(DI), Y7
+	VPSIGNB        Y6, Y7, Y7
+	VPABSB         Y6, Y6
+	VPMADDUBSW     Y7, Y6, Y6
+	VMOVDQU        lane3<>+0(SB), Y7
+	VPERMD         Y4, Y7, Y7
+	VPMADDWD       Y7, Y6, Y6
+	VPADDD         Y6, Y5, Y5
+	VBROADCASTI128 72(AX), Y6
+	VPSRLVQ        Y1, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPSHUFB        Y6, Y3, Y6
+	VMOVDQU        128(DI), Y7
+	VPSIGNB        Y6, Y7, Y7
+	VPABSB         Y6, Y6
+	VPMADDUBSW     Y7, Y6, Y6
+	VMOVDQU        lane4<>+0(SB), Y7
+	VPERMD         Y4, Y7, Y7
+	VPMADDWD       Y7, Y6, Y6
+	VPADDD         Y6, Y5, Y5
+	VBROADCASTI128 88(AX), Y6
+	VPSRLVQ        Y1, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPSHUFB        Y6, Y3, Y6
+	VMOVDQU        160(DI), Y7
+	VPSIGNB        Y6, Y7, Y7
+	VPABSB         Y6, Y6
+	VPMADDUBSW     Y7, Y6, Y6
+	VMOVDQU        lane5<>+0(SB), Y7
+	VPERMD         Y4, Y7, Y7
+	VPMADDWD       Y7, Y6, Y6
+	VPADDD         Y6, Y5, Y5
+	VBROADCASTI128 104(AX), Y6
+	VPSRLVQ        Y1, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPSHUFB        Y6, Y3, Y6
+	VMOVDQU        192(DI), Y7
+	VPSIGNB        Y6, Y7, Y7
+	VPABSB         Y6, Y6
+	VPMADDUBSW     Y7, Y6, Y6
+	VMOVDQU        lane6<>+0(SB), Y7
+	VPERMD         Y4, Y7, Y7
+	VPMADDWD       Y7, Y6, Y6
+	VPADDD         Y6, Y5, Y5
+	VBROADCASTI128 120(AX), Y6
+	VPSRLVQ        Y1, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPSHUFB        Y6, Y3, Y6
+	VMOVDQU        224(DI), Y7
+	VPSIGNB        Y6, Y7, Y7
+	VPABSB         Y6, Y6
+	VPMADDUBSW     Y7, Y6, Y6
+	VMOVDQU        lane7<>+0(SB), Y7
+	VPERMD         Y4, Y7, Y7
+	VPMADDWD       Y7, Y6, Y6
+	VPADDD         Y6, Y5, Y5
+	PREFETCHT0     192(SI)
+	PREFETCHT0     256(SI)
+	VPBROADCASTD   4(AX)(DX*1), Y4
+	VPBROADCASTD   2(AX)(DX*1), Y6
+	VPSRLVD        byFours<>+0(SB), Y4, Y4
+	VPSRLVD        byTwos<>+0(SB), Y6, Y6
+	VPAND          low4Int<>+0(SB), Y4, Y4
+	VPAND          low2Int<>+0(SB), Y6, Y6
+	VPSLLD         $0x04, Y6, Y6
+	VPOR           Y6, Y4, Y4
+	VPSUBD         int32s<>+0(SB), Y4, Y4
+	VPSLLD         $0x10, Y4, Y6
+	VPBLENDW       $0xaa, Y6, Y4, Y4
+	VBROADCASTI128 8(AX)(DX*1), Y6
+	VPSRLVQ        Y1, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPSHUFB        Y6, Y3, Y6
+	VMOVDQU        (DI), Y7
+	VPSIGNB        Y6, Y7, Y7
+	VPABSB         Y6, Y6
+	VPMADDUBSW     Y7, Y6, Y6
+	VMOVDQU        lane0<>+0(SB), Y7
+	VPERMD         Y4, Y7, Y7
+	VPMADDWD       Y7, Y6, Y6
+	VMOVDQA        Y6, Y6
+	VBROADCASTI128 24(AX)(DX*1), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        32(DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane1<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 40(AX)(DX*1), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        64(DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane2<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 56(AX)(DX*1), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        96(DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane3<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 72(AX)(DX*1), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        128(DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane4<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 88(AX)(DX*1), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        160(DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane5<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 104(AX)(DX*1), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        192(DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane6<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 120(AX)(DX*1), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        224(DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane7<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VPHADDD        Y6, Y5, Y5
+	PREFETCHT0     320(SI)
+	PREFETCHT0     384(SI)
+	VPBROADCASTD   4(AX)(DX*2), Y4
+	VPBROADCASTD   2(AX)(DX*2), Y6
+	VPSRLVD        byFours<>+0(SB), Y4, Y4
+	VPSRLVD        byTwos<>+0(SB), Y6, Y6
+	VPAND          low4Int<>+0(SB), Y4, Y4
+	VPAND          low2Int<>+0(SB), Y6, Y6
+	VPSLLD         $0x04, Y6, Y6
+	VPOR           Y6, Y4, Y4
+	VPSUBD         int32s<>+0(SB), Y4, Y4
+	VPSLLD         $0x10, Y4, Y6
+	VPBLENDW       $0xaa, Y6, Y4, Y4
+	VBROADCASTI128 8(AX)(DX*2), Y6
+	VPSRLVQ        Y1, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPSHUFB        Y6, Y3, Y6
+	VMOVDQU        (DI), Y7
+	VPSIGNB        Y6, Y7, Y7
+	VPABSB         Y6, Y6
+	VPMADDUBSW     Y7, Y6, Y6
+	VMOVDQU        lane0<>+0(SB), Y7
+	VPERMD         Y4, Y7, Y7
+	VPMADDWD       Y7, Y6, Y6
+	VMOVDQA        Y6, Y6
+	VBROADCASTI128 24(AX)(DX*2), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        32(DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane1<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 40(AX)(DX*2), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        64(DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane2<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 56(AX)(DX*2), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        96(DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane3<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 72(AX)(DX*2), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        128(DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane4<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 88(AX)(DX*2), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        160(DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane5<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 104(AX)(DX*2), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        192(DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane6<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 120(AX)(DX*2), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        224(DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane7<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	PREFETCHT0     448(SI)
+	PREFETCHT0     512(SI)
+	VPBROADCASTD   4(AX)(BX*1), Y4
+	VPBROADCASTD   2(AX)(BX*1), Y7
+	VPSRLVD        byFours<>+0(SB), Y4, Y4
+	VPSRLVD        byTwos<>+0(SB), Y7, Y7
+	VPAND          low4Int<>+0(SB), Y4, Y4
+	VPAND          low2Int<>+0(SB), Y7, Y7
+	VPSLLD         $0x04, Y7, Y7
+	VPOR           Y7, Y4, Y4
+	VPSUBD         int32s<>+0(SB), Y4, Y4
+	VPSLLD         $0x10, Y4, Y7
+	VPBLENDW       $0xaa, Y7, Y4, Y4
+	VBROADCASTI128 8(AX)(BX*1), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        (DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane0<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VMOVDQA        Y7, Y7
+	VBROADCASTI128 24(AX)(BX*1), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y3, Y8
+	VMOVDQU        32(DI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VMOVDQU        lane1<>+0(SB), Y9
+	VPERMD         Y4, Y9, Y9
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 40(AX)(BX*1), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y3, Y8
+	VMOVDQU        64(DI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VMOVDQU        lane2<>+0(SB), Y9
+	VPERMD         Y4, Y9, Y9
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 56(AX)(BX*1), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y3, Y8
+	VMOVDQU        96(DI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VMOVDQU        lane3<>+0(SB), Y9
+	VPERMD         Y4, Y9, Y9
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 72(AX)(BX*1), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y3, Y8
+	VMOVDQU        128(DI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VMOVDQU        lane4<>+0(SB), Y9
+	VPERMD         Y4, Y9, Y9
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 88(AX)(BX*1), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y3, Y8
+	VMOVDQU        160(DI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VMOVDQU        lane5<>+0(SB), Y9
+	VPERMD         Y4, Y9, Y9
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 104(AX)(BX*1), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y3, Y8
+	VMOVDQU        192(DI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VMOVDQU        lane6<>+0(SB), Y9
+	VPERMD         Y4, Y9, Y9
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 120(AX)(BX*1), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y3, Y8
+	VMOVDQU        224(DI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VMOVDQU        lane7<>+0(SB), Y9
+	VPERMD         Y4, Y9, Y9
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VPHADDD        Y7, Y6, Y6
+	VPHADDD        Y6, Y5, Y5
+	PREFETCHT0     576(SI)
+	PREFETCHT0     640(SI)
+	VPBROADCASTD   4(CX), Y4
+	VPBROADCASTD   2(CX), Y6
+	VPSRLVD        byFours<>+0(SB), Y4, Y4
+	VPSRLVD        byTwos<>+0(SB), Y6, Y6
+	VPAND          low4Int<>+0(SB), Y4, Y4
+	VPAND          low2Int<>+0(SB), Y6, Y6
+	VPSLLD         $0x04, Y6, Y6
+	VPOR           Y6, Y4, Y4
+	VPSUBD         int32s<>+0(SB), Y4, Y4
+	VPSLLD         $0x10, Y4, Y6
+	VPBLENDW       $0xaa, Y6, Y4, Y4
+	VBROADCASTI128 8(CX), Y6
+	VPSRLVQ        Y1, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPSHUFB        Y6, Y3, Y6
+	VMOVDQU        (DI), Y7
+	VPSIGNB        Y6, Y7, Y7
+	VPABSB         Y6, Y6
+	VPMADDUBSW     Y7, Y6, Y6
+	VMOVDQU        lane0<>+0(SB), Y7
+	VPERMD         Y4, Y7, Y7
+	VPMADDWD       Y7, Y6, Y6
+	VMOVDQA        Y6, Y6
+	VBROADCASTI128 24(CX), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        32(DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane1<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 40(CX), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        64(DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane2<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 56(CX), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        96(DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane3<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 72(CX), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        128(DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane4<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 88(CX), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        160(DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane5<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 104(CX), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        192(DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane6<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 120(CX), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        224(DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane7<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	PREFETCHT0     704(SI)
+	PREFETCHT0     768(SI)
+	VPBROADCASTD   4(CX)(DX*1), Y4
+	VPBROADCASTD   2(CX)(DX*1), Y7
+	VPSRLVD        byFours<>+0(SB), Y4, Y4
+	VPSRLVD        byTwos<>+0(SB), Y7, Y7
+	VPAND          low4Int<>+0(SB), Y4, Y4
+	VPAND          low2Int<>+0(SB), Y7, Y7
+	VPSLLD         $0x04, Y7, Y7
+	VPOR           Y7, Y4, Y4
+	VPSUBD         int32s<>+0(SB), Y4, Y4
+	VPSLLD         $0x10, Y4, Y7
+	VPBLENDW       $0xaa, Y7, Y4, Y4
+	VBROADCASTI128 8(CX)(DX*1), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        (DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane0<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VMOVDQA        Y7, Y7
+	VBROADCASTI128 24(CX)(DX*1), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y3, Y8
+	VMOVDQU        32(DI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VMOVDQU        lane1<>+0(SB), Y9
+	VPERMD         Y4, Y9, Y9
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 40(CX)(DX*1), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y3, Y8
+	VMOVDQU        64(DI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VMOVDQU        lane2<>+0(SB), Y9
+	VPERMD         Y4, Y9, Y9
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 56(CX)(DX*1), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y3, Y8
+	VMOVDQU        96(DI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VMOVDQU        lane3<>+0(SB), Y9
+	VPERMD         Y4, Y9, Y9
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 72(CX)(DX*1), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y3, Y8
+	VMOVDQU        128(DI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VMOVDQU        lane4<>+0(SB), Y9
+	VPERMD         Y4, Y9, Y9
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 88(CX)(DX*1), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y3, Y8
+	VMOVDQU        160(DI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VMOVDQU        lane5<>+0(SB), Y9
+	VPERMD         Y4, Y9, Y9
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 104(CX)(DX*1), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y3, Y8
+	VMOVDQU        192(DI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VMOVDQU        lane6<>+0(SB), Y9
+	VPERMD         Y4, Y9, Y9
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 120(CX)(DX*1), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y3, Y8
+	VMOVDQU        224(DI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VMOVDQU        lane7<>+0(SB), Y9
+	VPERMD         Y4, Y9, Y9
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VPHADDD        Y7, Y6, Y6
+	PREFETCHT0     832(SI)
+	PREFETCHT0     896(SI)
+	VPBROADCASTD   4(CX)(DX*2), Y4
+	VPBROADCASTD   2(CX)(DX*2), Y7
+	VPSRLVD        byFours<>+0(SB), Y4, Y4
+	VPSRLVD        byTwos<>+0(SB), Y7, Y7
+	VPAND          low4Int<>+0(SB), Y4, Y4
+	VPAND          low2Int<>+0(SB), Y7, Y7
+	VPSLLD         $0x04, Y7, Y7
+	VPOR           Y7, Y4, Y4
+	VPSUBD         int32s<>+0(SB), Y4, Y4
+	VPSLLD         $0x10, Y4, Y7
+	VPBLENDW       $0xaa, Y7, Y4, Y4
+	VBROADCASTI128 8(CX)(DX*2), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y3, Y7
+	VMOVDQU        (DI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VMOVDQU        lane0<>+0(SB), Y8
+	VPERMD         Y4, Y8, Y8
+	VPMADDWD       Y8, Y7, Y7
+	VMOVDQA        Y7, Y7
+	VBROADCASTI128 24(CX)(DX*2), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y3, Y8
+	VMOVDQU        32(DI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VMOVDQU        lane1<>+0(SB), Y9
+	VPERMD         Y4, Y9, Y9
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 40(CX)(DX*2), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y3, Y8
+	VMOVDQU        64(DI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VMOVDQU        lane2<>+0(SB), Y9
+	VPERMD         Y4, Y9, Y9
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 56(CX)(DX*2), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y3, Y8
+	VMOVDQU        96(DI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VMOVDQU        lane3<>+0(SB), Y9
+	VPERMD         Y4, Y9, Y9
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 72(CX)(DX*2), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y3, Y8
+	VMOVDQU        128(DI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VMOVDQU        lane4<>+0(SB), Y9
+	VPERMD         Y4, Y9, Y9
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 88(CX)(DX*2), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y3, Y8
+	VMOVDQU        160(DI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VMOVDQU        lane5<>+0(SB), Y9
+	VPERMD         Y4, Y9, Y9
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 104(CX)(DX*2), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y3, Y8
+	VMOVDQU        192(DI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VMOVDQU        lane6<>+0(SB), Y9
+	VPERMD         Y4, Y9, Y9
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 120(CX)(DX*2), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y3, Y8
+	VMOVDQU        224(DI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VMOVDQU        lane7<>+0(SB), Y9
+	VPERMD         Y4, Y9, Y9
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	PREFETCHT0     960(SI)
+	PREFETCHT0     1024(SI)
+	VPBROADCASTD   4(CX)(BX*1), Y4
+	VPBROADCASTD   2(CX)(BX*1), Y8
+	VPSRLVD        byFours<>+0(SB), Y4, Y4
+	VPSRLVD        byTwos<>+0(SB), Y8, Y8
+	VPAND          low4Int<>+0(SB), Y4, Y4
+	VPAND          low2Int<>+0(SB), Y8, Y8
+	VPSLLD         $0x04, Y8, Y8
+	VPOR           Y8, Y4, Y4
+	VPSUBD         int32s<>+0(SB), Y4, Y4
+	VPSLLD         $0x10, Y4, Y8
+	VPBLENDW       $0xaa, Y8, Y4, Y4
+	VBROADCASTI128 8(CX)(BX*1), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y3, Y8
+	VMOVDQU        (DI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VMOVDQU        lane0<>+0(SB), Y9
+	VPERMD         Y4, Y9, Y9
+	VPMADDWD       Y9, Y8, Y8
+	VMOVDQA        Y8, Y8
+	VBROADCASTI128 24(CX)(BX*1), Y9
+	VPSRLVQ        Y1, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPSHUFB        Y9, Y3, Y9
+	VMOVDQU        32(DI), Y10
+	VPSIGNB        Y9, Y10, Y10
+	VPABSB         Y9, Y9
+	VPMADDUBSW     Y10, Y9, Y9
+	VMOVDQU        lane1<>+0(SB), Y10
+	VPERMD         Y4, Y10, Y10
+	VPMADDWD       Y10, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 40(CX)(BX*1), Y9
+	VPSRLVQ        Y1, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPSHUFB        Y9, Y3, Y9
+	VMOVDQU        64(DI), Y10
+	VPSIGNB        Y9, Y10, Y10
+	VPABSB         Y9, Y9
+	VPMADDUBSW     Y10, Y9, Y9
+	VMOVDQU        lane2<>+0(SB), Y10
+	VPERMD         Y4, Y10, Y10
+	VPMADDWD       Y10, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 56(CX)(BX*1), Y9
+	VPSRLVQ        Y1, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPSHUFB        Y9, Y3, Y9
+	VMOVDQU        96(DI), Y10
+	VPSIGNB        Y9, Y10, Y10
+	VPABSB         Y9, Y9
+	VPMADDUBSW     Y10, Y9, Y9
+	VMOVDQU        lane3<>+0(SB), Y10
+	VPERMD         Y4, Y10, Y10
+	VPMADDWD       Y10, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 72(CX)(BX*1), Y9
+	VPSRLVQ        Y1, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPSHUFB        Y9, Y3, Y9
+	VMOVDQU        128(DI), Y10
+	VPSIGNB        Y9, Y10, Y10
+	VPABSB         Y9, Y9
+	VPMADDUBSW     Y10, Y9, Y9
+	VMOVDQU        lane4<>+0(SB), Y10
+	VPERMD         Y4, Y10, Y10
+	VPMADDWD       Y10, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 88(CX)(BX*1), Y9
+	VPSRLVQ        Y1, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPSHUFB        Y9, Y3, Y9
+	VMOVDQU        160(DI), Y10
+	VPSIGNB        Y9, Y10, Y10
+	VPABSB         Y9, Y9
+	VPMADDUBSW     Y10, Y9, Y9
+	VMOVDQU        lane5<>+0(SB), Y10
+	VPERMD         Y4, Y10, Y10
+	VPMADDWD       Y10, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 104(CX)(BX*1), Y9
+	VPSRLVQ        Y1, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPSHUFB        Y9, Y3, Y9
+	VMOVDQU        192(DI), Y10
+	VPSIGNB        Y9, Y10, Y10
+	VPABSB         Y9, Y9
+	VPMADDUBSW     Y10, Y9, Y9
+	VMOVDQU        lane6<>+0(SB), Y10
+	VPERMD         Y4, Y10, Y10
+	VPMADDWD       Y10, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 120(CX)(BX*1), Y9
+	VPSRLVQ        Y1, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPSHUFB        Y9, Y3, Y9
+	VMOVDQU        224(DI), Y10
+	VPSIGNB        Y9, Y10, Y10
+	VPABSB         Y9, Y9
+	VPMADDUBSW     Y10, Y9, Y9
+	VMOVDQU        lane7<>+0(SB), Y10
+	VPERMD         Y4, Y10, Y10
+	VPMADDWD       Y10, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VPHADDD        Y8, Y7, Y7
+	VPHADDD        Y7, Y6, Y6
+	VBROADCASTSS   (R8), Y4
+	VPERM2I128     $0x20, Y6, Y5, Y7
+	VPERM2I128     $0x31, Y6, Y5, Y6
+	VPADDD         Y6, Y7, Y7
+	VPXOR          X5, X5, X5
+	VPINSRW        $0x00, (AX), X5, X5
+	VPINSRW        $0x01, (AX)(DX*1), X5, X5
+	VPINSRW        $0x02, (AX)(DX*2), X5, X5
+	VPINSRW        $0x03, (AX)(BX*1), X5, X5
+	VPINSRW        $0x04, (CX), X5, X5
+	VPINSRW        $0x05, (CX)(DX*1), X5, X5
+	VPINSRW        $0x06, (CX)(DX*2), X5, X5
+	VPINSRW        $0x07, (CX)(BX*1), X5, X5
+	VCVTPH2PS      X5, Y5
+	VMULPS         Y4, Y5, Y5
+	VCVTDQ2PS      Y7, Y7
+	VMULPS         Y5, Y7, Y7
+	VADDPS         Y7, Y0, Y0
+	ADDQ           $+1088, SI
+	ADDQ           $+136, AX
+	ADDQ           $+136, CX
+	ADDQ           $+256, DI
+	ADDQ           $+4, R8
+	ADDQ           $+32, R9
+	DECQ           R10
+	JNZ            loop
+	VCMPPS         $0x03, Y0, Y0, Y1
+	VBLENDVPS      Y1, quietNaN<>+0(SB), Y0, Y0
+	MOVQ           dst+0(FP), AX
+	VMOVUPS        Y0, (AX)
+	VZEROUPPER
+	RET
+
+DATA lane0<>+0(SB)/4, $0x00000000
+DATA lane0<>+4(SB)/4, $0x00000000
+DATA lane0<>+8(SB)/4, $0x00000000
+DATA lane0<>+12(SB)/4, $0x00000000
+DATA lane0<>+16(SB)/4, $0x00000000
+DATA lane0<>+20(SB)/4, $0x00000000
+DATA lane0<>+24(SB)/4, $0x00000000
+DATA lane0<>+28(SB)/4, $0x00000000
+GLOBL lane0<>(SB), RODATA|NOPTR, $32
+
+DATA lane1<>+0(SB)/4, $0x00000001
+DATA lane1<>+4(SB)/4, $0x00000001
+DATA lane1<>+8(SB)/4, $0x00000001
+DATA lane1<>+12(SB)/4, $0x00000001
+DATA lane1<>+16(SB)/4, $0x00000001
+DATA lane1<>+20(SB)/4, $0x00000001
+DATA lane1<>+24(SB)/4, $0x00000001
+DATA lane1<>+28(SB)/4, $0x00000001
+GLOBL lane1<>(SB), RODATA|NOPTR, $32
+
+DATA lane2<>+0(SB)/4, $0x00000002
+DATA lane2<>+4(SB)/4, $0x00000002
+DATA lane2<>+8(SB)/4, $0x00000002
+DATA lane2<>+12(SB)/4, $0x00000002
+DATA lane2<>+16(SB)/4, $0x00000002
+DATA lane2<>+20(SB)/4, $0x00000002
+DATA lane2<>+24(SB)/4, $0x00000002
+DATA lane2<>+28(SB)/4, $0x00000002
+GLOBL lane2<>(SB), RODATA|NOPTR, $32
+
+DATA lane3<>+0(SB)/4, $0x00000003
+DATA lane3<>+4(SB)/4, $0x00000003
+DATA lane3<>+8(SB)/4, $0x00000003
+DATA lane3<>+12(SB)/4, $0x00000003
+DATA lane3<>+16(SB)/4, $0x00000003
+DATA lane3<>+20(SB)/4, $0x00000003
+DATA lane3<>+24(SB)/4, $0x00000003
+DATA lane3<>+28(SB)/4, $0x00000003
+GLOBL lane3<>(SB), RODATA|NOPTR, $32
+
+DATA lane4<>+0(SB)/4, $0x00000004
+DATA lane4<>+4(SB)/4, $0x00000004
+DATA lane4<>+8(SB)/4, $0x00000004
+DATA lane4<>+12(SB)/4, $0x00000004
+DATA lane4<>+16(SB)/4, $0x00000004
+DATA lane4<>+20(SB)/4, $0x00000004
+DATA lane4<>+24(SB)/4, $0x00000004
+DATA lane4<>+28(SB)/4, $0x00000004
+GLOBL lane4<>(SB), RODATA|NOPTR, $32
+
+DATA lane5<>+0(SB)/4, $0x00000005
+DATA lane5<>+4(SB)/4, $0x00000005
+DATA lane5<>+8(SB)/4, $0x00000005
+DATA lane5<>+12(SB)/4, $0x00000005
+DATA lane5<>+16(SB)/4, $0x00000005
+DATA lane5<>+20(SB)/4, $0x00000005
+DATA lane5<>+24(SB)/4, $0x00000005
+DATA lane5<>+28(SB)/4, $0x00000005
+GLOBL lane5<>(SB), RODATA|NOPTR, $32
+
+DATA lane6<>+0(SB)/4, $0x00000006
+DATA lane6<>+4(SB)/4, $0x00000006
+DATA lane6<>+8(SB)/4, $0x00000006
+DATA lane6<>+12(SB)/4, $0x00000006
+DATA lane6<>+16(SB)/4, $0x00000006
+DATA lane6<>+20(SB)/4, $0x00000006
+DATA lane6<>+24(SB)/4, $0x00000006
+DATA lane6<>+28(SB)/4, $0x00000006
+GLOBL lane6<>(SB), RODATA|NOPTR, $32
+
+DATA lane7<>+0(SB)/4, $0x00000007
+DATA lane7<>+4(SB)/4, $0x00000007
+DATA lane7<>+8(SB)/4, $0x00000007
+DATA lane7<>+12(SB)/4, $0x00000007
+DATA lane7<>+16(SB)/4, $0x00000007
+DATA lane7<>+20(SB)/4, $0x00000007
+DATA lane7<>+24(SB)/4, $0x00000007
+DATA lane7<>+28(SB)/4, $0x00000007
+GLOBL lane7<>(SB), RODATA|NOPTR, $32
 
 // func gemv_q4_0_4x4AVX2(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *int32, bundles int)
 // Requires: AVX, AVX2, F16C, MMX+

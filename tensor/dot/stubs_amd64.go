@@ -271,6 +271,24 @@ func gemvQ5_KAVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *f
 //go:noescape
 func gemvQ6_KAVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int16, units int)
 
+// gemvQ2_KAVX2 multiplies 8 rows of Q2_K, rowBytes apart, with an activation row. Bytes that lie
+// ahead are asked for early.
+//
+//go:noescape
+func gemvQ2_KAVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int16, units int)
+
+// gemvQ3_KAVX2 multiplies 8 rows of Q3_K, rowBytes apart, with an activation row. Bytes that lie
+// ahead are asked for early.
+//
+//go:noescape
+func gemvQ3_KAVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int16, units int)
+
+// gemvIQ4_XSAVX2 multiplies 8 rows of IQ4_XS, rowBytes apart, with an activation row. Bytes that lie
+// ahead are asked for early.
+//
+//go:noescape
+func gemvIQ4_XSAVX2(dst *float32, w *byte, rowBytes int, ahead int, a *int8, da *float32, sums *int16, units int)
+
 // gemv_q4_0_4x4AVX2 multiplies a group of rows in layout q4_0_4x4 with an activation row. Bytes
 // that lie ahead are asked for early.
 //

@@ -46,6 +46,7 @@ func main() {
 	dotFloats(2)
 	gemvs32()
 	gemvs256()
+	gemvsLow()
 	gemvsPacked()
 	Generate()
 }

@@ -332,15 +332,7 @@ func unpackIQ4_XS() {
 		s, h := YMM(), YMM()
 		VPBROADCASTD(b.from(4), s)
 		VPBROADCASTD(b.from(2), h)
-		VPSRLVD(words("byFours", 0, 4, 8, 12, 16, 20, 24, 28), s, s)
-		VPSRLVD(words("byTwos", 0, 2, 4, 6, 8, 10, 12, 14), h, h)
-		VPAND(eights("low4Int", 15), s, s)
-		VPAND(eights("low2Int", 3), h, h)
-		VPSLLD(U8(4), h, h)
-		VPOR(h, s, s)
-		VPSUBD(eights("int32s", 32), s, s)
-		VPSLLD(U8(16), s, h)
-		VPBLENDW(U8(0xaa), h, s, s)
+		iq4Scales(s, h)
 		for i, order := range []Mem{words("firstTwice", 0, 0, 1, 1, 2, 2, 3, 3), words("lastTwice", 4, 4, 5, 5, 6, 6, 7, 7)} {
 			y := YMM()
 			VMOVDQU(order, y)
@@ -353,4 +345,18 @@ func unpackIQ4_XS() {
 			b.store(y, 32*i)
 		}
 	})
+}
+
+// iq4Scales makes the scales of IQ4_XS, twice in a lane each, of their low bits in
+// every lane of s and high bits in every lane of h.
+func iq4Scales(s, h VecVirtual) {
+	VPSRLVD(words("byFours", 0, 4, 8, 12, 16, 20, 24, 28), s, s)
+	VPSRLVD(words("byTwos", 0, 2, 4, 6, 8, 10, 12, 14), h, h)
+	VPAND(eights("low4Int", 15), s, s)
+	VPAND(eights("low2Int", 3), h, h)
+	VPSLLD(U8(4), h, h)
+	VPOR(h, s, s)
+	VPSUBD(eights("int32s", 32), s, s)
+	VPSLLD(U8(16), s, h)
+	VPBLENDW(U8(0xaa), h, s, s)
 }

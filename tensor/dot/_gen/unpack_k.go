@@ -76,18 +76,10 @@ func unpackersK() {
 	})
 	unpacker("Q3_K", 110, 1, 256, func() { low2, mask = fill("low2", 3), fill("four", 4) }, func(b block) {
 		b.scale16(108, true)
-		// Scale j: 4 bits of bytes 0-7, 2 of bytes 8-11.
 		x, h := XMM(), XMM()
 		VMOVQ(b.from(96), x)
-		VPSHUFD(U8(0x44), x, x)
-		VPSRLVD(words("q3low", 0, 0, 4, 4), x, x)
-		VPAND(eights("low4", 0x0f0f0f0f), x, x)
 		VPBROADCASTD(b.from(104), h)
-		VPSRLVD(words("q3high", 0, 2, 4, 6), h, h)
-		VPAND(eights("low2", 0x03030303), h, h)
-		VPSLLW(U8(4), h, h)
-		VPOR(h, x, x)
-		VPSUBB(eights("bytes32", 0x20202020), x, x)
+		q3Scales(x, h)
 		s := YMM()
 		VPMOVSXBW(x, s)
 		b.storeScales(s)
@@ -196,4 +188,17 @@ func twiceTwice(name string, first int) Mem {
 		w[i] = uint32(first+i/2)*0x00010001 | 0x80008000
 	}
 	return words(name, w[:]...)
+}
+
+// q3Scales makes the 16 scales of Q3_K in x, as bytes: 4 bits of bytes 0-7, which x
+// has, and 2 of bytes 8-11, which every word of h has.
+func q3Scales(x, h VecVirtual) {
+	VPSHUFD(U8(0x44), x, x)
+	VPSRLVD(words("q3low", 0, 0, 4, 4), x, x)
+	VPAND(eights("low4", 0x0f0f0f0f), x, x)
+	VPSRLVD(words("q3high", 0, 2, 4, 6), h, h)
+	VPAND(eights("low2", 0x03030303), h, h)
+	VPSLLW(U8(4), h, h)
+	VPOR(h, x, x)
+	VPSUBB(eights("bytes32", 0x20202020), x, x)
 }
