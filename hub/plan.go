@@ -175,8 +175,10 @@ func (f *remote) planNew(items []span, lim planLimits) []span {
 			f.eng.mem.hashWhole(f)
 		}
 	}
-	if f.whole {
-		items = append(items, f.planned.missing(span{0, f.size})...)
+	if f.whole && len(items) == 0 {
+		// Otherwise the ranges grow over the gaps between them: each stays a request of
+		// its own, in its turn.
+		items = f.planned.missing(span{0, f.size})
 	}
 	lim.gap = f.needs.total()/100 - f.gapUsed
 	raw, used := planSegments(items, f.size, f.whole, lim)

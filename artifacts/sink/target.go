@@ -181,7 +181,7 @@ func parseHTTP(s string) (Target, error) {
 		// The error repeats the address, which may hold a password.
 		return Target{}, fmt.Errorf("the address cannot be read")
 	}
-	if u.Host == "" || u.Path == "" || u.Path == "/" {
+	if u.Host == "" || u.Path == "" {
 		return Target{}, fmt.Errorf("%s names no file or folder", showURL(u))
 	}
 	if u.Fragment != "" {

@@ -32,6 +32,7 @@ func TestParse(t *testing.T) {
 		{"ssh://[::1]/m", "", "ssh", "ssh:[::1]:/m"},
 		{"https://me:pw@host/a/?sig=1", "m q.gguf", "http", "https://host/a/m%20q.gguf"},
 		{"http://host:81/m", "", "http", "http://host:81/m"},
+		{"http://host/", "m", "http", "http://host/m"},
 		{"flash:img.bin?offset=0x10000&partition-size=1MiB", "", "flash", "flash:img.bin"},
 	} {
 		tg, err := sink.Parse(c.in)
@@ -66,7 +67,7 @@ func TestParseRefuses(t *testing.T) {
 		"ssh:a b:/x":                          "space",
 		"ssh:box:/a\nb":                       "control",
 		"adb:/a\x00b":                         "control",
-		"http://host/":                        "no file or folder",
+		"http://host":                         "no file or folder",
 		"http://host/x#y":                     "fragment",
 		"http://me:s3cret@ho st/x":            "cannot be read",
 		"scp:box:/x":                          "unknown kind",
