@@ -168,6 +168,37 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
+// TestMemoryReadsOutOfFileOrder: a whole file that is read in another order than
+// its own, as the experts of a layer are, comes in that order, every byte once.
+func TestMemoryReadsOutOfFileOrder(t *testing.T) {
+	const part, size, limit = 1_500_000, 24 * 1_500_000, 4 << 20
+	r := newRig(t, hubtest.Options{}, map[string]*hubtest.File{weights: hubtest.LFSReader(pattern{size}, size)})
+	s := r.snapshot(r.client(inMemory, func(o *Options) { o.Memory, o.Concurrency = limit, 4 }))
+	var order []Range
+	for first := range int64(3) {
+		for off := first * part; off < size; off += 3 * part {
+			order = append(order, Range{off, part})
+		}
+	}
+	if err := s.Need(t.Context(), weights, order); err != nil {
+		t.Fatal(err)
+	}
+	b, err := s.Open(t.Context(), weights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range order {
+		p := make([]byte, x.Len)
+		if err := b.ReadAt(t.Context(), p, x.Off); err != nil {
+			t.Fatal(err)
+		}
+		checkPattern(t, p[:1000], x.Off)
+	}
+	if sent := r.hub.Sent(weights); sent != size {
+		t.Errorf("%d bytes sent for %d", sent, size)
+	}
+}
+
 // TestMemoryReadersInAnyOrder: readers that jump about in little memory all
 // come to their end.
 func TestMemoryReadersInAnyOrder(t *testing.T) {
