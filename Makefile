@@ -4,7 +4,7 @@ GO ?= go
 VERSION ?= dev
 LDFLAGS = -s -w -X main.version=$(VERSION)
 
-.PHONY: build demo test race vet fma fuzz digests arm64 cross bench interop generate generated clean
+.PHONY: build demo test race vet fma fuzz digests arm64 cross bench stream interop generate generated clean
 
 build: ## the binary, ./quern
 	$(GO) build -ldflags '$(LDFLAGS)' -o quern ./cmd/quern
@@ -47,6 +47,9 @@ bench: build ## speeds beside their yardsticks, see docs/benchmarks.md
 	$(GO) test -run '^$$' -bench . -benchtime 3x ./stages/all
 	sh internal/scripts/bench.sh
 	$(MAKE) -C interop bench bench-run QUERN="$(CURDIR)/quern" # needs the peers: make -C interop setup
+
+stream: build ## 20 GiB from a local hub through Q2_K experts to a receiver: speed, memory, disk; GIB= and RATE= change it
+	GO=$(GO) sh internal/scripts/stream.sh
 
 interop: build ## compare with the real tools; needs Python, Node and a C++ compiler
 	$(MAKE) -C interop setup check QUERN=$(CURDIR)/quern
