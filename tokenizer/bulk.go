@@ -118,7 +118,7 @@ func (y *Tally) fragment(s string, after bool) error {
 		s = looseUTF8(s)
 	}
 	y.c.units.units(s, y.unit)
-	if len(y.words.words) > maxWords || len(y.words.text) > maxWordText {
+	if y.words.len() > maxWords || len(y.words.text) > maxWordText {
 		y.flush()
 	}
 	return y.err
@@ -166,9 +166,7 @@ func (c *Counter) encode(b *wordBuffer, ids []int32, s string) ([]int32, error) 
 
 // flush encodes the words that are waiting.
 func (y *Tally) flush() {
-	for _, e := range y.words.words {
-		y.encode(string(y.words.text[e.at:e.at+e.n]), e.count)
-	}
+	y.words.each(y.encode)
 	y.words.reset()
 }
 
