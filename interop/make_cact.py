@@ -13,6 +13,7 @@ picked: none has an activation within MARGIN of a border, in float64 arithmetic.
 
 import argparse
 import dataclasses
+import hashlib
 import json
 import sys
 from pathlib import Path
@@ -368,6 +369,22 @@ def tokenize():
     (OUT / "tokens.json").write_text("\n".join(lines + ["}"]) + "\n")
 
 
+def groups():
+    """SHA-256 of what the exporter writes at every group size."""
+    out = {}
+    for letter in "ab":
+        spec, name = MODELS[letter], f"needle3-{letter}"
+        config = architecture.TransformerConfig(**dict(spec["config"], dtype="bfloat16"))
+        params = {k: v for k, v in checkpoints.read_checkpoint(OUT / f"{name}.safetensors")["params"].items() if not k.startswith("mtp_")}
+        tokenizer = SANTokenizer(str(OUT / ("needle3-dummy.model" if letter == "a" else "needle3-plain.model")))
+        path = OUT / "group.tmp"
+        for group in (32, 64, 128, 256):
+            export.write_export(params, config, path, tokenizer=tokenizer, group=group, kv_window=architecture.effective_kv_window(config))
+            out[f"{name} {group}"] = hashlib.sha256(path.read_bytes()).hexdigest()
+        path.unlink()
+    (OUT / "groups.json").write_text(json.dumps(out, indent=1) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", action="store_true", help="write checkpoints and archives, run no model")
@@ -378,6 +395,7 @@ def main():
     train_tokenizer(OUT / "needle3-plain.model", corpus, False)
     for letter in args.models:
         make(letter, args.files)
+    groups()
     tokenize()
 
 

@@ -149,6 +149,21 @@ func (s *session) Len() int { return len(s.tokens) }
 // Room is the number of tokens that still fit.
 func (s *session) Room() int { return s.context - len(s.tokens) }
 
+// CacheBytes is what keys and values of the text take at present, and of a speech
+// model those of the sound.
+func (s *session) CacheBytes() int64 {
+	n := 0
+	for i := range s.layers {
+		n += len(s.layers[i].cache.keys) + len(s.layers[i].cache.values)
+	}
+	if h := s.opt.Heard; h != nil {
+		for i := range h.layers {
+			n += len(h.layers[i].keys) + len(h.layers[i].values)
+		}
+	}
+	return 4 * int64(n)
+}
+
 // Rewind forgets all but the first n tokens. The convolutions need what went
 // before, so the next Eval goes through the n tokens again.
 func (s *session) Rewind(n int) error {
