@@ -23,7 +23,17 @@ func spoilt(t *testing.T, b []byte) error {
 	if err != nil {
 		return err
 	}
-	s, err := m.NewSession(infer.SessionOptions{Jobs: 1, Act: infer.Q8, Context: 8})
+	opt, more := infer.SessionOptions{Jobs: 1, Act: infer.Q8, Context: 8}, needle.Options{}
+	if m.IsSpeech() {
+		sound := make([]float32, 400)
+		for i := range sound {
+			sound[i] = float32(i%7) / 7
+		}
+		if more.Heard, err = m.Hear(t.Context(), sound, opt, needle.Options{Round8: true}); err != nil {
+			return err
+		}
+	}
+	s, err := m.NewSessionWith(opt, more)
 	if err != nil {
 		return err
 	}
@@ -41,7 +51,7 @@ func spoilt(t *testing.T, b []byte) error {
 // error.
 func FuzzArchive(f *testing.F) {
 	var files [][]byte
-	for _, name := range []string{"needle3-b-width32.cact", "needle3-c-layers5.cact", "needle2-a-mixed.cact", "needle3-a-layers3.cact"} {
+	for _, name := range []string{"needle3-b-width32.cact", "needle3-c-layers5.cact", "needle2-a-mixed.cact", "needle3-a-layers3.cact", "whistle.cact"} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			f.Fatal(err)
@@ -53,6 +63,7 @@ func FuzzArchive(f *testing.F) {
 	f.Add(uint8(1), uint32(12), uint32(7), uint32(11), uint32(3))
 	f.Add(uint8(2), uint32(20), uint32(math.MaxUint32), uint32(21), uint32(0))
 	f.Add(uint8(3), uint32(16), uint32(1), uint32(17), uint32(math.MaxUint32))
+	f.Add(uint8(4), uint32(17), uint32(64), uint32(18), uint32(0))
 	f.Fuzz(func(t *testing.T, file uint8, at1, v1, at2, v2 uint32) {
 		b := append([]byte(nil), files[int(file)%len(files)]...)
 		for _, w := range [][2]uint32{{at1, v1}, {at2, v2}} {
