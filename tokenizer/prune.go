@@ -109,7 +109,9 @@ func (c *pruning) protect(also []int32) (n int, err error) {
 		}
 		if _, ok := byteTokenValue(text); ok {
 			n += c.add(int32(id))
-			bytes++
+			if c.v.Types[id] == Byte { // others show as their own text
+				bytes++
+			}
 		}
 	}
 	for _, key := range c.v.keys.order {
@@ -129,10 +131,10 @@ func (c *pruning) protect(also []int32) (n int, err error) {
 			n += c.add(id)
 		}
 	}
-	switch c.v.Model {
-	case ModelBPE:
+	switch {
+	case c.v.Model == ModelBPE && !c.t.cut.rawUTF8:
 		n += c.protectBytes()
-	case ModelSPM, modelGemma4, modelUGM:
+	case c.v.Model == ModelBPE, c.v.Model == ModelSPM, c.v.Model == modelGemma4, c.v.Model == modelUGM:
 		// In bytes the mark of a space would be itself, and no space.
 		if id := slices.Index(c.v.Tokens, "\u2581"); id >= 0 {
 			n += c.add(int32(id))

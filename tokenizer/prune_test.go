@@ -342,3 +342,38 @@ func TestPruneUnigram(t *testing.T) {
 		t.Errorf("ids %v, scores %v", p.IDs, p.Vocab.Scores)
 	}
 }
+
+// TestPruneWithoutBytes: where tokens of bytes are missing, or show as their own text,
+// characters stay; where they do what they should, they take the place of characters.
+func TestPruneWithoutBytes(t *testing.T) {
+	for _, typ := range []TokenType{Byte, Normal} {
+		m := gguf.NewMetadata()
+		tokens := []string{"<s>", "\u2581", "a", "\u00e9", "\u65e5", "a\u00e9"}
+		types := []int32{3, 1, 1, 1, 1, 1}
+		for b := range 256 {
+			tokens, types = append(tokens, byteToken(byte(b))), append(types, int32(typ))
+		}
+		m.Set(keyModel, gguf.Scalar(ModelBPE))
+		m.Set(keyPre, gguf.Scalar("gemma4"))
+		m.Set(keyTokens, gguf.List(tokens))
+		m.Set(keyTypes, gguf.List(types))
+		m.Set(keyMerges, gguf.List([]string{"a \u00e9"}))
+		m.Set(specialKey("bos"), gguf.Scalar(uint32(0)))
+		v, err := FromGGUF(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := v.Prune([]int32{2}, PruneOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kept := slices.Contains(p.IDs, 4); kept != (typ == Normal) || !slices.Contains(p.IDs, 1) {
+			t.Errorf("bytes are %s: ids %v", typ, p.IDs[:6])
+		}
+		whole, err := New(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		comparePruned(t, whole, p, []string{"a", "a\u00e9", "\u65e5 a", "\u00e9\u00e9"})
+	}
+}

@@ -41,7 +41,7 @@ func Head(ctx context.Context, m *model.Model, ids []int32) (*model.Model, error
 	if err != nil {
 		return nil, err
 	}
-	text := fmt.Sprintf("keeps the rows of %d of %d tokens; the others can be read, and are never said", len(ids), vocab)
+	text := fmt.Sprintf("keeps %d of %d rows; tokens without one can be read, and are never said", len(ids), vocab)
 	if p.head == nil {
 		text = "the embedding no longer serves as head: the head " + text
 	}
