@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"math/big"
 
 	"quern/model"
 	"quern/tensor"
@@ -144,7 +143,7 @@ func (s *negExp) ReadRows(ctx context.Context, dst []byte, first, n int64) error
 	x := make([]float32, len(dst)/4)
 	codec.Decode(x, *buf)
 	for i, v := range x {
-		x[i] = -expExact(v)
+		x[i] = -expTorch(v)
 	}
 	if s.src.Type == tensor.F16 {
 		half, err := quant.For(tensor.F16)
@@ -165,21 +164,8 @@ func minusExp(t *tensor.Tensor, scratch *buffers) *tensor.Tensor {
 	return t.With(func(c *tensor.Tensor) {
 		c.Type = tensor.F32
 		c.Src = &negExp{t, scratch}
-		c.Key = tensor.Derive("convert/minus-exp.v1", t.Type.String(), t.Key)
+		c.Key = tensor.Derive("convert/minus-exp.v2", t.Type.String(), t.Key)
 	})
-}
-
-// expExact is the float32 nearest to e^x.
-func expExact(x float32) float32 {
-	switch {
-	case x != x:
-		return x
-	case x > 89:
-		return float32(math.Inf(1))
-	case x < -104:
-		return 0
-	}
-	return expBig(new(big.Float).SetPrec(bigPrec).SetFloat64(float64(x)))
 }
 
 // linear takes a tensor of linear attention, or a norm that Qwen3.5 keeps less 1.
