@@ -4,7 +4,9 @@ The models are those of testdata/convert/models with every weight multiplied by 
 kept in float32, so that no rounding comes between. The sliding window of tiny-gemma3 is 8, shorter than the text; tiny-qwen3 is not
 tied, since transformers would tie the head that the folder holds and the converter not. transformers runs the folder with eager attention. llama.cpp (peer.cpp, float32 cache) runs what the real converter makes of it with --outtype f32.
 
-An entry has `tokens`, `places` (positions in the text), `ids` (of the vocabulary), `transformers` and `llama.cpp` as rows of logits, one a
+VARIANTS are these models with other kinds of rotary embeddings, with positions past the original context, and other windows.
+
+An entry has `model`, `config` (changes of config.json), `tokens`, `places` (positions in the text), `ids` (of the vocabulary), `transformers` and `llama.cpp` as rows of logits, one a
 place, one number an id, and `largest`, the largest magnitude of all logits at these places in transformers.
 """
 
@@ -21,6 +23,16 @@ import weights
 
 MODELS = ["tiny-gemma3", "tiny-llama-hf", "tiny-llama-tied", "tiny-llama3", "tiny-mistral", "tiny-mixtral", "tiny-qwen2", "tiny-qwen3", "tiny-qwen3moe"]
 SETTINGS = {"tiny-gemma3": {"sliding_window": 8}, "tiny-qwen3": {"tie_word_embeddings": False}}
+PAST = {"original_max_position_embeddings": 16}
+# The same models with other settings, positions past the original context among them: model and changes of config.json.
+VARIANTS = {
+    "llama3 in Llama without head_dim": ("tiny-llama-hf", {"max_position_embeddings": 64, "rope_scaling": {
+        "rope_type": "llama3", "factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, **PAST}}),
+    "linear in Gemma 3": ("tiny-gemma3", {"sliding_window": 8, "rope_scaling": {"rope_type": "linear", "factor": 8.0}}),
+    "a window of 5 in Gemma 3": ("tiny-gemma3", {"sliding_window": 5}),
+    "yarn in Mistral": ("tiny-mistral", {"head_dim": 8, "max_position_embeddings": 64, "rope_scaling": {"rope_type": "yarn", "factor": 2.5, **PAST}}),
+    "yarn in Mixtral": ("tiny-mixtral", {"head_dim": 16, "max_position_embeddings": 64, "rope_scaling": {"rope_type": "yarn", "factor": 4.0, **PAST}}),
+}
 LENGTH = 40
 PLACES = [0, 1, 5, 12, 20, 31, 39]
 SCALE = np.float32(8)
@@ -43,7 +55,7 @@ logits[places].contiguous().numpy().astype("<f4").tofile(out)
 """
 
 
-def folder(name, parent):
+def folder(name, parent, changes):
     """The model folder with its weights scaled and widened, and its settings changed."""
     values, save = weights.values, weights.safetensors
     weights.values = lambda tensor, count: values(tensor, count) * SCALE
@@ -52,9 +64,9 @@ def folder(name, parent):
         out = weights.build(name, parent)
     finally:
         weights.values, weights.safetensors = values, save
-    if name in SETTINGS:
+    if changes:
         config = json.loads((out / "config.json").read_text())
-        config.update(SETTINGS[name])
+        config.update(changes)
         (out / "config.json").write_text(json.dumps(config))
     return out
 
@@ -72,8 +84,9 @@ def rows(data, vocab, ids):
     return x, [[float(v) for v in row[ids]] for row in x]
 
 
-def golden(name, work):
-    model = folder(name, work)
+def golden(title, work):
+    name, changes = VARIANTS.get(title, (title, SETTINGS.get(title, {})))
+    model = folder(name, work / title.replace(" ", "_"), changes)
     desc = json.loads((weights.DESCRIPTIONS / name / "model.json").read_text())
     vocab = next(t[2][0] for s in desc["shards"] for t in s["tensors"] if t[0].endswith("embed_tokens.weight"))
     text = tokens(name, vocab)
@@ -91,8 +104,8 @@ def golden(name, work):
     cpp_rows = [cpp_rows[p] for p in PLACES]
     largest = float(np.abs(hf).max())
     apart = float(np.abs(hf[:, :cut] - cpp[PLACES]).max()) / largest
-    print(f"{name}: largest logit {largest:.4g}, transformers and llama.cpp differ by {apart:.2g} of it", flush=True)
-    return {"tokens": text, "places": PLACES, "ids": ids, "largest": largest, "transformers": hf_rows, "llama.cpp": cpp_rows}
+    print(f"{title}: largest logit {largest:.4g}, transformers and llama.cpp differ by {apart:.2g} of it", flush=True)
+    return {"model": name, "config": changes, "tokens": text, "places": PLACES, "ids": ids, "largest": largest, "transformers": hf_rows, "llama.cpp": cpp_rows}
 
 
 def short(x):
@@ -105,12 +118,12 @@ def main():
     path = common.TESTDATA / "golden/runtime/tiny-logits.json"
     all = json.loads(path.read_text()) if sys.argv[1:] else {}
     with tempfile.TemporaryDirectory() as work:
-        for name in sys.argv[1:] or MODELS:
+        for name in sys.argv[1:] or [*MODELS, *VARIANTS]:
             all[name] = golden(name, Path(work))
             for key in ["transformers", "llama.cpp"]:
                 all[name][key] = short(all[name][key])
-    lines = [f"{json.dumps(name)}: {json.dumps(all[name], separators=(',', ':'))}" for name in sorted(all)]
-    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+            lines = [f"{json.dumps(name)}: {json.dumps(all[name], separators=(',', ':'))}" for name in sorted(all)]
+            path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 package transformer_test
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"math"
@@ -11,6 +10,7 @@ import (
 	"testing"
 
 	"quern/formats/safetensors"
+	"quern/internal/pyjson"
 	"quern/internal/testmodel"
 	"quern/model"
 	"quern/model/modeltest"
@@ -22,17 +22,19 @@ import (
 // tinyGolden is an entry of testdata/golden/runtime/tiny-logits.json, see
 // interop/make_logits.py.
 type tinyGolden struct {
-	Tokens       []int32     `json:"tokens"`
-	Places       []int       `json:"places"`
-	IDs          []int       `json:"ids"`
-	Largest      float64     `json:"largest"`
-	Transformers [][]float32 `json:"transformers"`
-	Llama        [][]float32 `json:"llama.cpp"`
+	Model        string                     `json:"model"`
+	Config       map[string]json.RawMessage `json:"config"`
+	Tokens       []int32                    `json:"tokens"`
+	Places       []int                      `json:"places"`
+	IDs          []int                      `json:"ids"`
+	Largest      float64                    `json:"largest"`
+	Transformers [][]float32                `json:"transformers"`
+	Llama        [][]float32                `json:"llama.cpp"`
 }
 
 // scaled is a tiny model as the goldens have it: every weight is float32 and 8
-// times what its description says.
-func scaled(t *testing.T, name string) *modeltest.Files {
+// times what its description says, and settings of its config are changed.
+func scaled(t *testing.T, name string, changes map[string]json.RawMessage) *modeltest.Files {
 	t.Helper()
 	files, err := modeltest.Build(name)
 	if err != nil {
@@ -63,20 +65,44 @@ func scaled(t *testing.T, name string) *modeltest.Files {
 			t.Fatal(err)
 		}
 	}
-	for _, s := range []struct{ model, old, new string }{
-		{"tiny-gemma3", `"sliding_window": 512`, `"sliding_window": 8`},
-		{"tiny-qwen3", `"tie_word_embeddings": true`, `"tie_word_embeddings": false`},
-	} {
-		c := files.Files["config.json"]
-		if s.model != name {
-			continue
-		}
-		files.Files["config.json"] = bytes.Replace(c, []byte(s.old), []byte(s.new), 1)
-		if bytes.Equal(c, files.Files["config.json"]) {
-			t.Fatalf("the config of %s has no %s", name, s.old)
-		}
+	c, err := pyjson.ParseObject(files.Files["config.json"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]any{}
+	for _, k := range c.Keys() {
+		v, _ := c.Get(k)
+		all[k] = plain(v)
+	}
+	for k, v := range changes {
+		all[k] = v
+	}
+	if files.Files["config.json"], err = json.Marshal(all); err != nil {
+		t.Fatal(err)
 	}
 	return files
+}
+
+// plain gives a value of package pyjson as encoding/json takes it.
+func plain(v any) any {
+	switch v := v.(type) {
+	case pyjson.Number:
+		return json.Number(v)
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = plain(v[i])
+		}
+		return out
+	case *pyjson.Object:
+		out := map[string]any{}
+		for _, k := range v.Keys() {
+			x, _ := v.Get(k)
+			out[k] = plain(x)
+		}
+		return out
+	}
+	return v
 }
 
 // TestTinyModelsGiveTheirPeersLogits compares every architecture with
@@ -90,11 +116,11 @@ func TestTinyModelsGiveTheirPeersLogits(t *testing.T) {
 	if err := json.Unmarshal(b, &goldens); err != nil {
 		t.Fatal(err)
 	}
-	if len(goldens) < 9 {
+	if len(goldens) < 15 {
 		t.Fatalf("only %d goldens", len(goldens))
 	}
 	for name, g := range goldens {
-		files := scaled(t, name)
+		files := scaled(t, g.Model, g.Config)
 		if g.IDs[len(g.IDs)-1] > 100000 {
 			// Large tokenizers take long to read, and ids are all that is needed.
 			delete(files.Files, "tokenizer.json")
