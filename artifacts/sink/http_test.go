@@ -51,16 +51,16 @@ func TestHTTP(t *testing.T) {
 		traits sinktest.Traits
 		make   func() *sinktest.Server
 	}{
-		{"WebDAV with parts and digests", sinktest.Traits{Unproved: true}, func() *sinktest.Server {
+		{"WebDAV with parts and digests", sinktest.Traits{Late: true, Unproved: true}, func() *sinktest.Server {
 			return &sinktest.Server{DAV: true, Parts: true, Digests: true}
 		}},
-		{"WebDAV with parts", sinktest.Traits{Unproved: true}, func() *sinktest.Server {
+		{"WebDAV with parts", sinktest.Traits{Late: true, Unproved: true}, func() *sinktest.Server {
 			return &sinktest.Server{DAV: true, Parts: true}
 		}},
 		{"WebDAV", sinktest.Traits{NoParts: true}, func() *sinktest.Server {
 			return &sinktest.Server{DAV: true}
 		}},
-		{"plain, parts", sinktest.Traits{Unproved: true, Direct: true}, func() *sinktest.Server {
+		{"plain, parts", sinktest.Traits{Late: true, Unproved: true, Direct: true}, func() *sinktest.Server {
 			return &sinktest.Server{Parts: true}
 		}},
 		{"plain", sinktest.Traits{NoParts: true, Direct: true}, func() *sinktest.Server {

@@ -190,6 +190,10 @@ func (s *httpSink) refusal(res *http.Response) error {
 		return fmt.Errorf("%w: %w", ErrNoSpace, why)
 	case http.StatusConflict:
 		return fmt.Errorf("%w: %w; is the folder there?", ErrRefused, why)
+	case http.StatusRequestedRangeNotSatisfiable:
+		// A request that broke off may still have been at work on the file after we
+		// had looked: look again.
+		return Passing(why)
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return Passing(why)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash"
 	"slices"
+	"sync"
 	"time"
 
 	"quern/internal/digest"
@@ -65,8 +66,13 @@ type Transfer struct {
 // NewTransfer prepares a transfer. Close it when done.
 func NewTransfer(sinks []Sink, opt TransferOptions) *Transfer {
 	t := &Transfer{opt: opt, known: opt.Known}
-	if t.opt.Say == nil {
-		t.opt.Say = func(string) {}
+	var mu sync.Mutex // lanes speak at once
+	t.opt.Say = func(m string) {
+		if opt.Say != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			opt.Say(m)
+		}
 	}
 	if t.opt.Pause == nil {
 		t.opt.Pause = pause

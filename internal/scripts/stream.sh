@@ -39,4 +39,4 @@ start=$(date +%s.%N)
 end=$(date +%s.%N)
 cat "$work/out" "$work/receiver"
 du -sk "$work/disk" | awk '{print "disk used " $1 " KiB"}'
-echo "$start $end $size $RATE" | awk '{s = $2 - $1; printf "source %d bytes in %.1f s: %.1f MB/s", $3, s, $3 / s / 1e6; if ($4 > 0) printf ", %.3f of the cap", $3 / s / $4; print ""}'
+echo "$start $end $size $RATE" | awk '{s = $2 - $1; printf "source %.0f bytes in %.1f s: %.1f MB/s", $3, s, $3 / s / 1e6; if ($4 > 0) printf ", %.3f of the cap", $3 / s / $4; print ""}'

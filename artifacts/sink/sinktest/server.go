@@ -30,6 +30,7 @@ type Server struct {
 
 	mu    sync.Mutex
 	files map[string][]byte
+	busy  map[string]*sync.Mutex // one request a file at a time
 	Log   []string
 	Leaks []string // requests with credentials
 }
@@ -67,7 +68,23 @@ func (s *Server) Paths() []string {
 	return out
 }
 
+// hold waits until nobody else is at a file.
+func (s *Server) hold(path string) (release func()) {
+	s.mu.Lock()
+	if s.busy == nil {
+		s.busy = map[string]*sync.Mutex{}
+	}
+	if s.busy[path] == nil {
+		s.busy[path] = &sync.Mutex{}
+	}
+	m := s.busy[path]
+	s.mu.Unlock()
+	m.Lock()
+	return m.Unlock
+}
+
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer s.hold(r.URL.Path)()
 	s.mu.Lock()
 	s.Log = append(s.Log, strings.TrimSpace(r.Method+" "+r.URL.Path+" "+r.Header.Get("Content-Range")))
 	if a := r.Header.Get("Authorization"); a != "" {
