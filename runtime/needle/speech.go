@@ -87,7 +87,7 @@ func (g *gatherer) speech(w *weights, h *cact.Header, rank int) {
 func (g *gatherer) halved(at string, rank int) hadamard {
 	l := g.hadamard(at, rank)
 	for i := range l.d4 {
-		l.d4[i] *= 0.5
+		l.d4[i] = float32(l.d4[i] * 0.5)
 	}
 	return l
 }
