@@ -282,7 +282,9 @@ func TestGatesAreKept(t *testing.T) {
 			{Gate: "fake", Output: in.Output, What: "ratio", Value: math.Inf(1), Limit: 18, Pass: true},
 		}, nil
 	})
-	res, err := w.build(t.TempDir(), func(o *pipeline.BuildOptions) { o.Store = pipeline.Keep(kept, artifacts.Tool{Name: "quern", Version: "test"}) })
+	res, err := w.build(t.TempDir(), func(o *pipeline.BuildOptions) {
+		o.Store = pipeline.Keep(kept, artifacts.Tool{Name: "quern", Version: "test"})
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
