@@ -84,7 +84,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "scores that cannot be compared", recipe: strings.Replace(scored, "  text:", "  kept: {file: kept.json}\n  text:", 1) + "baseline: kept, max-increase: 1 %}\n",
 			spoil: func(b *bench) {
 				story(b)
-				b.write("kept.json", `{"context": 16, "chunks": 9, "tokens": 90, "bos": true, "act": "exact", "bytes": 100, "perplexity": 5, "standard_error": 1, "bits_per_byte": 1}`)
+				b.write("kept.json", `{"context": 16, "stride": 16, "first_scored": 8, "text_sha256": "sha256:`+strings.Repeat("00", 32)+`", "pieces_sha256": "sha256:`+strings.Repeat("00", 32)+`", "chunks": 9, "tokens": 90, "bos": true, "act": "exact", "bytes": 100, "perplexity": 5, "standard_error": 1, "bits_per_byte": 1}`)
 			}, code: exitVerify, plans: true, words: []string{"r.yaml:12:5", "not comparable", "baseline kept", "chunks"}},
 		{name: "text of a gate too short", recipe: scored + "max: 9}\n", spoil: func(b *bench) { b.write("text.txt", "Once.\n") }, code: exitUsage,
 			words: []string{"r.yaml:11:5", "source text", "too short"}},

@@ -233,7 +233,7 @@ func TestRepositoryOfGGUF(t *testing.T) {
 		})
 	}
 	o := serve(t, "some-gguf", map[string][]byte{"a.gguf": data, "b.gguf": data}, hubtest.Options{})
-	if _, err := o.try(t.Context(), hubRecipe, o.options()); !errors.Is(err, pipeline.ErrSource) || !strings.Contains(err.Error(), "a.gguf, b.gguf") || !strings.Contains(err.Error(), "url:") {
+	if _, err := o.try(t.Context(), hubRecipe, o.options()); !errors.Is(err, pipeline.ErrSource) || !strings.Contains(err.Error(), "a.gguf, b.gguf") || !strings.Contains(err.Error(), "path") {
 		t.Errorf("two files: %v", err)
 	}
 	delete(shards, gguf.SplitName("model", 1, 3))

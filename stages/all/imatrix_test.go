@@ -29,7 +29,11 @@ type bound struct {
 }
 
 func (b bound) Plan(ctx context.Context, in *model.Model) (*model.Model, error) {
-	return b.PlanWith(ctx, in, b.sources)
+	return b.PlanWith(ctx, in, nil)
+}
+
+func (b bound) PlanWith(ctx context.Context, in *model.Model, _ []*pipeline.Source) (*model.Model, error) {
+	return b.Stage.PlanWith(ctx, in, b.sources)
 }
 
 // TestImatrixStage holds the weighted step against the suite of all stages.
