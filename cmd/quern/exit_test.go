@@ -85,7 +85,7 @@ func TestExitCodes(t *testing.T) {
 			spoil: func(b *bench) {
 				story(b)
 				b.write("kept.json", `{"context": 16, "stride": 16, "first_scored": 8, "text_sha256": "sha256:`+strings.Repeat("00", 32)+`", "pieces_sha256": "sha256:`+strings.Repeat("00", 32)+`", "chunks": 9, "tokens": 90, "bos": true, "act": "exact", "bytes": 100, "perplexity": 5, "standard_error": 1, "bits_per_byte": 1}`)
-			}, code: exitVerify, plans: true, words: []string{"r.yaml:12:5", "not comparable", "baseline kept", "chunks"}},
+			}, code: exitVerify, plans: true, words: []string{"r.yaml:12:5", "not comparable", "baseline kept", "text is"}},
 		{name: "text of a gate too short", recipe: scored + "max: 9}\n", spoil: func(b *bench) { b.write("text.txt", "Once.\n") }, code: exitUsage,
 			words: []string{"r.yaml:11:5", "source text", "too short"}},
 		{name: "text of a gate missing", recipe: scored + "max: 9}\n", code: exitSource, words: []string{"source text", "text.txt"}},

@@ -349,7 +349,7 @@ func ImatrixFor(t *testing.T, specs []gguf.TensorSpec) []byte {
 		for _, k := range s.Shape[:len(s.Shape)-2] {
 			n *= k
 		}
-		im.addValues(s.Name+".in_sum2", tensor.Shape{n, s.Shape.RowLen()}, func(v float32) float32 { return 1 + v*v*64 })
+		im.addValues(s.Name+".in_sum2", tensor.Shape{n, s.Shape.RowLen()}, func(v float32) float32 { return 1 + float32(float32(v*v)*64) })
 		im.addValues(s.Name+".counts", tensor.Shape{n, 1}, func(float32) float32 { return 4 })
 	}
 	return im.Bytes()
