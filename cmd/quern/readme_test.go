@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +15,9 @@ import (
 )
 
 var update = flag.Bool("update", false, "write the outputs of the README's commands into it")
+
+// readmeRecipes are the recipes that the README shows.
+var readmeRecipes = []string{"demo.yaml", "q8.yaml", "acceptance/tv-moe.yaml"}
 
 // TestReadme runs every command of the README's tour, in order and in one
 // folder, and demands the output that the README shows.
@@ -25,16 +29,18 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for _, f := range []string{"demo.yaml", "q8.yaml"} {
+	for _, f := range slices.Concat(readmeRecipes, []string{"text/eval-stories.txt"}) {
 		copyFile(t, filepath.Join(testmodel.Root(), f), filepath.Join(dir, "testdata", f))
 	}
-	model := filepath.Join(testmodel.Root(), "models", "stories260k")
-	entries, err := os.ReadDir(model)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		copyFile(t, filepath.Join(model, e.Name()), filepath.Join(dir, "testdata", "models", "stories260k", e.Name()))
+	for _, m := range []string{"stories260k", "stories-moe"} {
+		model := filepath.Join(testmodel.Root(), "models", m)
+		entries, err := os.ReadDir(model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			copyFile(t, filepath.Join(model, e.Name()), filepath.Join(dir, "testdata", "models", m, e.Name()))
+		}
 	}
 	t.Chdir(dir)
 	t.Setenv("QUERN_STORE", filepath.Join(dir, "store"))
@@ -62,7 +68,7 @@ func TestReadme(t *testing.T) {
 		}
 	}
 	// The recipes that the README shows are those of testdata.
-	for _, f := range []string{"demo.yaml", "q8.yaml"} {
+	for _, f := range readmeRecipes {
 		b, err := os.ReadFile(filepath.Join(testmodel.Root(), f))
 		if err != nil {
 			t.Fatal(err)
