@@ -46,14 +46,6 @@ type imatrixDoc struct {
 }
 
 func runImatrix(c *cli.Context) (err error) {
-	path, err := oneArg(c, "a model")
-	if err != nil {
-		return err
-	}
-	so, err := sessionOptions(c)
-	if err != nil {
-		return err
-	}
 	out := c.String("out")
 	switch {
 	case out == "":
@@ -61,38 +53,29 @@ func runImatrix(c *cli.Context) (err error) {
 	case c.Int("chunks") < 0:
 		return usagef("--chunks %d: a number of chunks, or 0", c.Int("chunks"))
 	}
-	rep, err := newReporter(c)
+	o, err := openOverText(c)
 	if err != nil {
 		return err
 	}
-	defer rep.Close()
-	text, err := readText(c, "file")
-	if err != nil {
-		return err
-	}
-	m, err := openMain(c, path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, m.Close()) }()
-	opt := importance.Options{Context: so.Context, Chunks: c.Int("chunks"), Output: c.Bool("process-output"), ParseSpecial: c.Bool("special"),
-		Dataset: filepath.Base(c.String("file")), Jobs: so.Jobs, Act: so.Act}
+	defer func() { err = errors.Join(err, o.close()) }()
+	opt := importance.Options{Context: o.session.Context, Chunks: c.Int("chunks"), Output: c.Bool("process-output"), ParseSpecial: c.Bool("special"),
+		Dataset: filepath.Base(c.String("file")), Jobs: o.session.Jobs, Act: o.session.Act}
 	opt.Progress = func(done, total int) {
-		rep.Event(pipeline.Event{Kind: pipeline.EventPhase, Message: fmt.Sprintf("chunk %d of %d", done, total)})
+		o.rep.Event(pipeline.Event{Kind: pipeline.EventPhase, Message: fmt.Sprintf("chunk %d of %d", done, total)})
 	}
-	x, err := importance.Compute(c.Context, m, text, opt)
+	x, err := importance.Compute(c.Context, o.model, o.text, opt)
 	if errors.Is(err, importance.ErrShort) {
 		return usagef("%v", err)
 	}
 	if err != nil {
 		return err
 	}
-	if err := writeOutput(c, out, path, func(w io.Writer) error { return x.Write(c.Context, w) }); err != nil {
+	if err := writeOutput(c, out, o.path, func(w io.Writer) error { return x.Write(c.Context, w) }); err != nil {
 		return err
 	}
-	doc := imatrixDoc{modelName(path), out, len(x.Entries), x.Chunks, x.ChunkSize, x.Unseen()}
+	doc := imatrixDoc{modelName(o.path), out, len(x.Entries), x.Chunks, x.ChunkSize, x.Unseen()}
 	for _, name := range slices.Sorted(maps.Keys(doc.Unseen)) {
-		rep.Event(pipeline.Event{Kind: pipeline.EventWarning, Message: fmt.Sprintf("%s: %d experts were sent no token", name, doc.Unseen[name])})
+		o.rep.Event(pipeline.Event{Kind: pipeline.EventWarning, Message: fmt.Sprintf("%s: %d experts were sent no token", name, doc.Unseen[name])})
 	}
 	if c.Bool("json") {
 		return printJSON(c, doc)

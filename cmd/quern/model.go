@@ -90,6 +90,43 @@ func readText(c *cli.Context, flag string) ([]byte, error) {
 	return b, nil
 }
 
+// overText is a model with the text that a command runs it over.
+type overText struct {
+	path    string
+	session infer.SessionOptions
+	rep     reporter
+	text    []byte
+	model   infer.Model
+}
+
+// openOverText opens what the argument, modelFlags and --file name.
+func openOverText(c *cli.Context) (*overText, error) {
+	o := &overText{}
+	var err error
+	if o.path, err = oneArg(c, "a model"); err != nil {
+		return nil, err
+	}
+	if o.session, err = sessionOptions(c); err != nil {
+		return nil, err
+	}
+	if o.rep, err = newReporter(c); err != nil {
+		return nil, err
+	}
+	if o.text, err = readText(c, "file"); err == nil {
+		o.model, err = openMain(c, o.path)
+	}
+	if err != nil {
+		o.rep.Close()
+		return nil, err
+	}
+	return o, nil
+}
+
+func (o *overText) close() error {
+	defer o.rep.Close()
+	return o.model.Close()
+}
+
 // parseIDs reads token ids between commas or spaces.
 func parseIDs(flag, s string) ([]int32, error) {
 	words := strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' })

@@ -40,40 +40,23 @@ type pplDoc struct {
 }
 
 func runPPL(c *cli.Context) (err error) {
-	path, err := oneArg(c, "a model")
-	if err != nil {
-		return err
-	}
-	so, err := sessionOptions(c)
-	if err != nil {
-		return err
-	}
 	if c.Int("chunks") < 0 {
 		return usagef("--chunks %d: a number of chunks, or 0", c.Int("chunks"))
 	}
-	rep, err := newReporter(c)
+	o, err := openOverText(c)
 	if err != nil {
 		return err
 	}
-	defer rep.Close()
-	text, err := readText(c, "file")
-	if err != nil {
-		return err
-	}
-	m, err := openMain(c, path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, m.Close()) }()
-	opt := score.Options{Context: so.Context, Chunks: c.Int("chunks"), Jobs: so.Jobs, Act: so.Act}
+	defer func() { err = errors.Join(err, o.close()) }()
+	opt := score.Options{Context: o.session.Context, Chunks: c.Int("chunks"), Jobs: o.session.Jobs, Act: o.session.Act}
 	opt.Progress = func(done, total int, ppl float64) {
-		rep.Event(pipeline.Event{Kind: pipeline.EventPhase, Message: fmt.Sprintf("chunk %d of %d: perplexity %.4f", done, total, ppl)})
+		o.rep.Event(pipeline.Event{Kind: pipeline.EventPhase, Message: fmt.Sprintf("chunk %d of %d: perplexity %.4f", done, total, ppl)})
 	}
-	p, err := score.Measure(c.Context, m, text, opt)
+	p, err := score.Measure(c.Context, o.model, o.text, opt)
 	if err != nil {
 		return shortText(err)
 	}
-	doc := pplDoc{Model: modelName(path), Perplexity: *p}
+	doc := pplDoc{Model: modelName(o.path), Perplexity: *p}
 	if base := c.String("base"); base != "" {
 		b, err := openModel(c.Context, base)
 		if err != nil {
@@ -81,7 +64,7 @@ func runPPL(c *cli.Context) (err error) {
 		}
 		defer func() { err = errors.Join(err, b.Close()) }()
 		doc.Base = modelName(base)
-		if doc.Divergence, err = score.Diverge(c.Context, b, m, text, opt); err != nil {
+		if doc.Divergence, err = score.Diverge(c.Context, b, o.model, o.text, opt); err != nil {
 			return err
 		}
 	}
@@ -138,45 +121,28 @@ type loopsDoc struct {
 }
 
 func runLoops(c *cli.Context) (err error) {
-	path, err := oneArg(c, "a model")
-	if err != nil {
-		return err
-	}
-	so, err := sessionOptions(c)
-	if err != nil {
-		return err
-	}
 	for _, f := range []string{"answers", "n", "prompt-length"} {
 		if c.Int(f) < 1 {
 			return usagef("%s %d: a number above 0", dashes(f), c.Int(f))
 		}
 	}
-	rep, err := newReporter(c)
+	o, err := openOverText(c)
 	if err != nil {
 		return err
 	}
-	defer rep.Close()
-	text, err := readText(c, "file")
-	if err != nil {
-		return err
-	}
-	m, err := openMain(c, path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, m.Close()) }()
+	defer func() { err = errors.Join(err, o.close()) }()
 	var tok infer.Tokenizer
-	if tok, err = m.Tokenizer(); err != nil {
+	if tok, err = o.model.Tokenizer(); err != nil {
 		return err
 	}
-	opt := generate.LoopOptions{Answers: c.Int("answers"), Tokens: c.Int("n"), Prompt: c.Int("prompt-length"), Jobs: so.Jobs, Act: so.Act}
+	opt := generate.LoopOptions{Answers: c.Int("answers"), Tokens: c.Int("n"), Prompt: c.Int("prompt-length"), Jobs: o.session.Jobs, Act: o.session.Act}
 	if opt.Sampling, err = sampling(c, tok); err != nil {
 		return err
 	}
 	opt.Progress = func(done, total int) {
-		rep.Event(pipeline.Event{Kind: pipeline.EventPhase, Message: fmt.Sprintf("answer %d of %d", done, total)})
+		o.rep.Event(pipeline.Event{Kind: pipeline.EventPhase, Message: fmt.Sprintf("answer %d of %d", done, total)})
 	}
-	l, err := generate.TestLoops(c.Context, m, string(text), opt)
+	l, err := generate.TestLoops(c.Context, o.model, string(o.text), opt)
 	if err != nil {
 		return err
 	}
@@ -184,7 +150,7 @@ func runLoops(c *cli.Context) (err error) {
 		err = fmt.Errorf("%w: %d of %d answers fall into a loop, a share of %.3f; at most %.3f is allowed", errVerify, l.Looped, len(l.Answers), l.Share, c.Float64("max"))
 	}
 	if c.Bool("json") {
-		return errors.Join(err, printJSON(c, loopsDoc{modelName(path), *l}))
+		return errors.Join(err, printJSON(c, loopsDoc{modelName(o.path), *l}))
 	}
 	for i, a := range l.Answers {
 		switch a.Loop {

@@ -52,14 +52,6 @@ type traceDoc struct {
 }
 
 func runTraceRecord(c *cli.Context) (err error) {
-	path, err := oneArg(c, "a model")
-	if err != nil {
-		return err
-	}
-	so, err := sessionOptions(c)
-	if err != nil {
-		return err
-	}
 	out := c.String("out")
 	switch {
 	case out == "":
@@ -67,29 +59,20 @@ func runTraceRecord(c *cli.Context) (err error) {
 	case c.Int("ahead") < 0:
 		return usagef("--ahead %d: a number of layers, or 0", c.Int("ahead"))
 	}
-	rep, err := newReporter(c)
+	o, err := openOverText(c)
 	if err != nil {
 		return err
 	}
-	defer rep.Close()
-	text, err := readText(c, "file")
-	if err != nil {
-		return err
-	}
-	m, err := openMain(c, path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, m.Close()) }()
-	doc := traceDoc{Model: modelName(path), File: out}
+	defer func() { err = errors.Join(err, o.close()) }()
+	doc := traceDoc{Model: modelName(o.path), File: out}
 	record := func(w io.Writer) error {
-		doc.Tokens, err = routes.Text(c.Context, m, string(text), routes.New(w, routes.Options{Scores: c.Bool("scores"), Ahead: c.Int("ahead")}), so,
+		doc.Tokens, err = routes.Text(c.Context, o.model, string(o.text), routes.New(w, routes.Options{Scores: c.Bool("scores"), Ahead: c.Int("ahead")}), o.session,
 			func(done, total int) {
-				rep.Event(pipeline.Event{Kind: pipeline.EventPhase, Message: fmt.Sprintf("token %d of %d", done, total)})
+				o.rep.Event(pipeline.Event{Kind: pipeline.EventPhase, Message: fmt.Sprintf("token %d of %d", done, total)})
 			})
 		return err
 	}
-	if err := writeOutput(c, out, path, func(w io.Writer) error { return compressed(out, w, record) }); err != nil {
+	if err := writeOutput(c, out, o.path, func(w io.Writer) error { return compressed(out, w, record) }); err != nil {
 		return err
 	}
 	if c.Bool("json") {
