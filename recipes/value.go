@@ -169,7 +169,10 @@ func (f *field) parseText(s string) (any, error) {
 		return ref.String(), nil
 	case kindArtifact:
 		if !artifactPattern.MatchString(s) {
-			return nil, fmt.Errorf("%s is not an artifact: it must be a recipe's name or sha256: and 64 hex digits", quote(s))
+			return nil, fmt.Errorf("%s is not an artifact: it must be a recipe's name or sha256: and 64 hex digits, and may name an output behind a /", quote(s))
+		}
+		if _, file, ok := strings.Cut(s, "/"); ok {
+			return s, checkOutputFile(file)
 		}
 		return s, nil
 	case kindSHA256:
@@ -347,7 +350,7 @@ func checkName(s string) error {
 	return nil
 }
 
-var artifactPattern = regexp.MustCompile(`^(sha256:[0-9a-f]{64}|[a-z0-9][a-z0-9._-]{0,99})$`)
+var artifactPattern = regexp.MustCompile(`^(sha256:[0-9a-f]{64}|[a-z0-9][a-z0-9._-]{0,99})(/.+)?$`)
 
 // parseType takes any ggml type of numbers in any letter case; whether it can
 // be written is for the stage to say. words are what else could be meant.

@@ -1,6 +1,7 @@
 package all_test
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -159,5 +160,50 @@ func TestArtifactMovesDuringBuild(t *testing.T) {
 	after := b.build(fromArtifact)
 	if after.Sources[0].Commit == old.Manifest.Hex() {
 		t.Error("the name still stands for the old build")
+	}
+}
+
+// TestArtifactOutput: one of several outputs is named behind the build's name or
+// digest, however its file is called; an archive serves as base and as the source of a
+// tokenizer.
+func TestArtifactOutput(t *testing.T) {
+	path := func(name string) string {
+		p, err := filepath.Abs(filepath.Join(testdata, "cact", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "file: '" + p + "'"
+	}
+	b := newBench(t)
+	b.build(needleText(t, path("needle3-b.safetensors"), "") + "  - {format: cact, file: In a folder/B (3).cact}\n")
+	named, err := b.store.Resolve(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := func(base, tokenizer string) (*pipeline.Result, error) {
+		return b.try("version: 1\nname: again\nsources:\n  base: {"+base+"}\n"+tokenizer+"outputs:\n  - {format: cact, file: again.cact}\n", b.options())
+	}
+	const file = "/In a folder/B (3).cact'"
+	for _, base := range []string{"artifact: 'x" + file, "artifact: '" + named.Digest.String() + file, "artifact: x/x.cact"} {
+		if _, err := again(base, ""); err != nil {
+			t.Fatalf("%s: %v", base, err)
+		}
+		if !bytes.Equal(mustRead(t, filepath.Join(b.out, "again.cact")), cactFile(t, "needle3-b.cact")) {
+			t.Errorf("%s: another archive", base)
+		}
+	}
+	if _, err := again(path("needle3-b.pkl"), "  tokenizer: {artifact: 'x"+file+"}\n"); err != nil {
+		t.Fatal(err)
+	}
+	sameArchive(t, mustRead(t, filepath.Join(b.out, "again.cact")), cactFile(t, "needle3-b.cact"))
+	for base, text := range map[string]string{
+		"artifact: x":           "name one as NAME/FILE",
+		"artifact: x/none.cact": "it has x.cact, In a folder/B (3).cact",
+		"artifact: y/x.cact":    "not in the store",
+		"artifact: 'y" + file:   "not in the store",
+	} {
+		if _, err := again(base, ""); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v, want %q", base, err, text)
+		}
 	}
 }

@@ -138,15 +138,18 @@ func (a *stored) find(ctx context.Context, ref string) (found, error) {
 	return f, nil
 }
 
-// resolve finds the build of a reference. A name may hold slashes itself, so
-// the whole is tried first.
+// resolve finds the build of a reference. Names and files may both hold slashes,
+// so the longest name is tried first.
 func (a *stored) resolve(ctx context.Context, ref string) (artifacts.Descriptor, string, error) {
 	d, err := a.s.Resolve(ctx, ref)
 	if err == nil {
 		return d, "", nil
 	}
-	if i := strings.LastIndexByte(ref, '/'); i > 0 && errors.Is(err, artifacts.ErrNotFound) {
-		if d, err := a.s.Resolve(ctx, ref[:i]); err == nil {
+	for i := len(ref) - 1; i > 0 && notThere(err); i-- {
+		if ref[i] != '/' {
+			continue
+		}
+		if d, err = a.s.Resolve(ctx, ref[:i]); err == nil {
 			return d, ref[i+1:], nil
 		}
 	}
@@ -154,6 +157,12 @@ func (a *stored) resolve(ctx context.Context, ref string) (artifacts.Descriptor,
 		return d, "", fmt.Errorf("artifact %s: %w; quern store ls lists what there is, and building a recipe of that name makes it", ref, err)
 	}
 	return d, "", err
+}
+
+// notThere reports whether a store has nothing under a name, or can have nothing: a
+// name and a file together need not be a name.
+func notThere(err error) bool {
+	return errors.Is(err, artifacts.ErrNotFound) || errors.Is(err, artifacts.ErrName)
 }
 
 // modelFormats are those of files that a build can start from.
