@@ -40,7 +40,7 @@ type ScoreGate struct {
 	Text    string // source
 	Context int64  // tokens in a chunk
 	Chunks  int64  // 0 for all
-	Act     string // exact or q8
+	Act     string // exact, q8, or nothing for what the format's engine computes
 	Max     *float64
 	// Baseline is what MaxIncrease compares with: BaselineSource, or the name of
 	// a source.

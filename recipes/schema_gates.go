@@ -133,7 +133,7 @@ func gateObjects() []*object {
 					doc: "Makes the latest 256 tokens less likely."},
 				{key: "seed", goName: "Seed", kind: kindInt, limited: true, min: 0, max: 1<<63 - 1, def: "0", example: "7",
 					doc: "With temperature: the start of the random numbers."},
-				actField(),
+				scoreActField(),
 			},
 		},
 		{
@@ -179,6 +179,14 @@ func actField() field {
 		doc:     "What activations are when they meet a weight."}
 }
 
+// scoreActField is for gates that judge how well a file does what it is for, which
+// is to be seen in the arithmetic of the engine that will run it. Needle's has one.
+func scoreActField() field {
+	f := actField()
+	f.def, f.noDef = "", "`q8` for .cact, which is what Needle's engine computes; `exact` for other formats"
+	return f
+}
+
 // textFields say what a model is run over.
 func textFields(context string) []field {
 	return []field{
@@ -188,7 +196,7 @@ func textFields(context string) []field {
 			doc: "The length of the chunks that the text is cut into; what is left over at its end does not count."},
 		{key: "chunks", goName: "Chunks", kind: kindInt, limited: true, min: 1, max: 1 << 30, unit: "chunks", noDef: "all of the text", example: "20",
 			doc: "The most chunks that are used."},
-		actField(),
+		scoreActField(),
 	}
 }
 

@@ -11,10 +11,12 @@ import (
 	"testing"
 
 	"quern/formats/safetensors"
+	"quern/internal/digest"
 	"quern/internal/testmodel"
 	"quern/model"
 	"quern/pipeline"
 	"quern/recipes"
+	infer "quern/runtime"
 	"quern/runtime/score"
 	"quern/stages/gates"
 	"quern/tensor"
@@ -203,6 +205,53 @@ func TestNeedleBuild(t *testing.T) {
 		}
 		b.fails(t, "kl-divergence: {"+p+"max: 0}", "from the source is 0.", "beyond the limit of 0 nats")
 	}
+}
+
+// TestNeedleArithmetic: what judges an archive computes as Needle's engine does unless
+// the recipe says otherwise; what compares with goldens computes as the commands do
+// that make them, and other formats are judged by exact arithmetic.
+func TestNeedleArithmetic(t *testing.T) {
+	needle := bench{base: abs(t, "cact/needle2-a.safetensors"), outputs: "{format: cact, generation: 2, file: n.cact}",
+		sources: []string{fmt.Sprintf("tokenizer: {file: %q}", abs(t, "models/stories260k/tokenizer.model"))}}
+	const p = "text: text, context: 32, chunks: 2, "
+	list := func(act string) []string {
+		return []string{"perplexity: {" + p + "max: 1e9, max-increase: 900 %" + act + "}", "bits-per-byte: {" + p + "max: 1e9" + act + "}", "kl-divergence: {" + p + "max: 9" + act + "}",
+			"loops: {text: text, max: 100 %, answers: 2, tokens: 8, prompt: 4" + act + "}"}
+	}
+	results := func(b bench, act string) string {
+		t.Helper()
+		res, _ := b.passes(t, list(act)...)
+		doc, err := json.Marshal(res.Gates)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(doc)
+	}
+	exact, q8 := results(needle, ", act: exact"), results(needle, ", act: q8")
+	if exact == q8 || strings.Contains(q8, `"act":"exact"`) {
+		t.Errorf("exact:\n%s\nq8:\n%s", exact, q8)
+	}
+	if got := results(needle, ""); got != q8 {
+		t.Errorf("archive:\n%s\nwant:\n%s", got, q8)
+	}
+	if got, want := results(bench{}, ""), results(bench{}, ", act: exact"); got != want {
+		t.Errorf("GGUF:\n%s\nwant:\n%s", got, want)
+	}
+	_, dir := needle.passes(t, "tensors: {min-snr-db: 15}")
+	s, err := open(t, filepath.Join(dir, "n.cact")).NewSession(infer.SessionOptions{Context: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []byte
+	if err := s.Eval(t.Context(), []int32{403}, []int{0}, func(_ int, logits []float32) error {
+		rows = infer.AppendLogits(rows, logits)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	sum := digest.Of(rows).Hex()
+	needle.passes(t, "logits: {ids: [403], sha256: "+sum+"}")
+	needle.fails(t, "logits: {ids: [403], act: q8, sha256: "+sum+"}", "SHA-256")
 }
 
 // TestBrokenFile: a file that cannot be run fails its gates.

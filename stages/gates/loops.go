@@ -56,14 +56,18 @@ func (g *Loops) Check(ctx context.Context, in pipeline.GateInput) ([]pipeline.Ga
 		if err != nil {
 			return nil, err
 		}
-		l, err := g.answers(ctx, in, m, text, "")
+		act, err := scoringAct(in, g.p.Act)
+		if err != nil {
+			return nil, err
+		}
+		l, err := g.answers(ctx, in, m, act, text, "")
 		if err != nil {
 			return nil, err
 		}
 		says := fmt.Sprintf("loops: %d of %d answers of %s fall into a loop, a share of %.3g %%", l.Looped, len(l.Answers), in.Output, float64(100*l.Share))
 		add := func(what, words string, b bound) {
 			out = append(out, pipeline.GateResult{Gate: g.Name(), Output: in.Output, What: what, Value: b.value, Limit: b.limit, Pass: b.pass(),
-				Settings: g.settings(text, l), Text: words + b.words()})
+				Settings: g.settings(text, l, act.String()), Text: words + b.words()})
 		}
 		if g.p.Max != nil {
 			add("answers that fall into a loop", says, bound{value: l.Share, limit: float64(*g.p.Max), scale: 100, unit: " %"})
@@ -75,7 +79,7 @@ func (g *Loops) Check(ctx context.Context, in pipeline.GateInput) ([]pipeline.Ga
 				return nil, err
 			}
 			defer func() { err = errors.Join(err, base.Close()) }()
-			other, err := g.answers(ctx, in, base, text, " of "+name)
+			other, err := g.answers(ctx, in, base, act, text, " of "+name)
 			if err != nil {
 				return nil, err
 			}
@@ -87,7 +91,7 @@ func (g *Loops) Check(ctx context.Context, in pipeline.GateInput) ([]pipeline.Ga
 }
 
 // answers makes and judges the answers of a model.
-func (g *Loops) answers(ctx context.Context, in pipeline.GateInput, m infer.Model, text []byte, who string) (*generate.Loops, error) {
+func (g *Loops) answers(ctx context.Context, in pipeline.GateInput, m infer.Model, act infer.Act, text []byte, who string) (*generate.Loops, error) {
 	tok, err := m.Tokenizer()
 	if err != nil {
 		return nil, err
@@ -95,9 +99,7 @@ func (g *Loops) answers(ctx context.Context, in pipeline.GateInput, m infer.Mode
 	opt := generate.LoopOptions{Sampling: g.sampling, Answers: int(g.p.Answers), Tokens: int(g.p.Tokens), Prompt: int(g.p.Prompt), Jobs: in.Jobs,
 		Progress: progress(in, g.Name()+who, "answer")}
 	opt.Banned = banned(tok)
-	if opt.Act, err = act(g.p.Act); err != nil {
-		return nil, err
-	}
+	opt.Act = act
 	l, err := generate.TestLoops(ctx, m, string(text), opt)
 	if errors.Is(err, generate.ErrShort) {
 		return nil, fmt.Errorf("source %s: %w", g.p.Text, err)
@@ -120,7 +122,7 @@ type loopSettings struct {
 	Text          digest.Digest `json:"text_sha256"`
 }
 
-func (g *Loops) settings(text []byte, l *generate.Loops) loopSettings {
+func (g *Loops) settings(text []byte, l *generate.Loops, act string) loopSettings {
 	s := g.sampling
-	return loopSettings{len(l.Answers), g.p.Tokens, g.p.Prompt, g.p.Act, s.Temperature, s.TopK, s.TopP, s.MinP, s.RepeatPenalty, s.Seed, digest.Of(text)}
+	return loopSettings{len(l.Answers), g.p.Tokens, g.p.Prompt, act, s.Temperature, s.TopK, s.TopP, s.MinP, s.RepeatPenalty, s.Seed, digest.Of(text)}
 }

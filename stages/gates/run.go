@@ -254,6 +254,15 @@ func act(word string) (infer.Act, error) {
 	return infer.ParseAct(word)
 }
 
+// scoringAct is act for gates that judge how well a file does. Where the recipe names
+// none it is what the engine of the file's format computes.
+func scoringAct(in pipeline.GateInput, word string) (infer.Act, error) {
+	if word == "" && archiveOf(in) != nil {
+		return infer.Q8, nil
+	}
+	return act(word)
+}
+
 // bound compares with the most, or the least, that a value may be. Texts give both
 // numbers in a unit, scaled for people. A value that is no number fails.
 type bound struct {

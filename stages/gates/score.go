@@ -172,7 +172,7 @@ func (g *Score) measure(ctx context.Context, in pipeline.GateInput, who string, 
 func scoring(ctx context.Context, in pipeline.GateInput, text string, context, chunks int64, arithmetic string) (score.Options, []byte, error) {
 	opt := score.Options{Context: int(context), Chunks: int(chunks), Jobs: in.Jobs}
 	var err error
-	if opt.Act, err = act(arithmetic); err != nil {
+	if opt.Act, err = scoringAct(in, arithmetic); err != nil {
 		return opt, nil, fmt.Errorf("%w: %w", pipeline.ErrRecipe, err)
 	}
 	content, err := readSource(ctx, in, text)
