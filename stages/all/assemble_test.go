@@ -213,8 +213,8 @@ func TestAssembleFaults(t *testing.T) {
 	}{
 		{"nothing matches", "{base: fine, take: [{from: small, match: no_such}]}", same, []string{"take 1: no tensor of fine", `"no_such"`}},
 		{"all taken before", "{base: fine, take: [{from: small, match: exps}, {from: small, match: ffn_up_exps}]}", same, []string{"take 2: no tensor"}},
-		{"rope", "", set("llama.rope.freq_base", gguf.Scalar(float32(500000))), []string{"llama.rope.freq_base", "500000 in small"}},
-		{"experts used", "", set("llama.expert_used_count", gguf.Scalar(uint32(1))), []string{"llama.expert_used_count"}},
+		{"rope", "", set("llama.rope.freq_base", gguf.Scalar(float32(500000))), []string{"llama.rope.freq_base is 10000 in fine and 500000 in small"}},
+		{"experts used", "", set("llama.expert_used_count", gguf.Scalar(uint32(1))), []string{"llama.expert_used_count is 2 in fine and 1 in small"}},
 		{"a key more", "", set("llama.rope.scaling.type", gguf.Scalar("yarn")), []string{"llama.rope.scaling.type is missing in fine and yarn in small"}},
 		{"a key less", "", func(m *gguf.Metadata, s []gguf.TensorSpec) []gguf.TensorSpec {
 			m.Delete("llama.expert_count")

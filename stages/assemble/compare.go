@@ -102,7 +102,12 @@ func show(v gguf.Value) string {
 	if v.IsArray() {
 		return fmt.Sprintf("a list of %d", v.Len())
 	}
-	return fmt.Sprintf("%.60v", v.Any())
+	switch s := v.Any().(type) {
+	case string:
+		return fmt.Sprintf("%.60s", s) // a precision would pad numbers with zeros
+	default:
+		return fmt.Sprint(s)
+	}
 }
 
 // difference says where two values differ.
