@@ -107,8 +107,15 @@ type File struct {
 
 // check finds numbers that are no device's.
 func (s Spec) check() error {
-	if s.RAM < 1 || s.MapLimit < 0 || s.Flash < 0 || s.Context < 0 || s.Context > 1<<30 {
-		return fmt.Errorf("%w: memory of %d bytes, %d of which can be mapped, flash of %d bytes a second, a context of %d tokens", ErrSpec, s.RAM, s.MapLimit, s.Flash, s.Context)
+	switch {
+	case s.RAM < 1:
+		return fmt.Errorf("%w: memory of %d bytes", ErrSpec, s.RAM)
+	case s.MapLimit < 0:
+		return fmt.Errorf("%w: %d bytes that can be mapped", ErrSpec, s.MapLimit)
+	case s.Flash < 0:
+		return fmt.Errorf("%w: flash of %d bytes a second", ErrSpec, s.Flash)
+	case s.Context < 0 || s.Context > 1<<30:
+		return fmt.Errorf("%w: a context of %d tokens; up to %d can be, and 0 is what the model has", ErrSpec, s.Context, 1<<30)
 	}
 	switch s.KV {
 	case tensor.F32, tensor.F16, tensor.BF16, tensor.Q8_0, tensor.Q4_0:

@@ -176,6 +176,8 @@ func TestRefused(t *testing.T) {
 		{&File{Name: "x", Meta: gguf.NewMetadata()}, ok, model.ErrForm, "general.architecture"},
 		{file(0, 0, true), Spec{KV: tensor.F16}, ErrSpec, "memory of 0"},
 		{file(0, 0, true), Spec{RAM: 1, KV: tensor.Q4_K}, ErrSpec, "Q4_K"},
+		{file(0, 0, true), Spec{RAM: 1, KV: tensor.F16, Context: -1}, ErrSpec, "device: a context of -1 tokens"},
+		{file(0, 0, true), Spec{RAM: 1, KV: tensor.F16, Flash: -1}, ErrSpec, "device: flash of -1 bytes"},
 	} {
 		if _, err := Fit(tt.f, tt.s); !errors.Is(err, tt.kind) || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("got %v, want %s", err, tt.want)

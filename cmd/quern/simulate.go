@@ -125,6 +125,10 @@ func runTraceSimulate(c *cli.Context) error {
 
 var policyNames = map[pager.Policy]string{pager.LRU: "lru", pager.Decay: "decay"}
 
+// Bounds of --compute: from a token in eleven days to one in the unit that time is
+// counted in.
+const minCompute, maxCompute = 1e-6, 1e9
+
 // simulateOptions reads what all variants have in common.
 func simulateOptions(c *cli.Context, use *trace.Use) (pager.Options, error) {
 	o := pager.Options{HalfLife: c.Int("half-life"), Prefetch: c.Int("prefetch"), Latency: c.Duration("latency"), Skip: c.Int64("skip")}
@@ -135,8 +139,8 @@ func simulateOptions(c *cli.Context, use *trace.Use) (pager.Options, error) {
 	if o.Flash == 0 {
 		return o, usagef("trace simulate: --flash is missing: what flash gives in a second, such as 278MB")
 	}
-	if t := c.Float64("compute"); t < 0 || t > 1e9 || t != t {
-		return o, usagef("--compute %v: tokens a second, or 0", t)
+	if t := c.Float64("compute"); t != 0 && (t < minCompute || t > maxCompute) || t != t {
+		return o, usagef("--compute %v: tokens a second, from %v to %v, or 0", t, minCompute, maxCompute)
 	} else if t > 0 {
 		o.Compute = time.Duration(float64(time.Second) / t)
 	}

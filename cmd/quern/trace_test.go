@@ -86,6 +86,10 @@ func traceFaults(b *bench, model, text string) {
 	b.fails(exitUsage, []string{"a pool of 1"}, "trace", "simulate", tr, "--flash", "1MB", "--expert-bytes", "1MB", "--pool", "1")
 	b.fails(exitUsage, []string{"needs scores"}, "trace", "simulate", b.path("short.trace"), "--flash", "1MB", "--expert-bytes", "1MB", "--bias", "0.1")
 	b.fails(exitUsage, []string{"--skip"}, "trace", "simulate", tr, "--flash", "1MB", "--expert-bytes", "1MB", "--skip", "100000")
+	for _, compute := range []string{"1e-300", "1e300", "-1", "NaN"} {
+		b.fails(exitUsage, []string{"--compute", "or 0"}, "trace", "simulate", tr, "--flash", "1MB", "--expert-bytes", "1MB", "--compute", compute)
+	}
+	b.fails(exitUsage, []string{"settings: -1 tokens skipped"}, "trace", "simulate", tr, "--flash", "1MB", "--expert-bytes", "1MB", "--skip", "-1")
 	b.fails(exitSource, []string{"text.txt:1", "quern-expert-trace"}, "trace", "stats", text)
 	b.model("stories260k", "dense")
 	b.fails(exitFailed, []string{"experts", "none"}, "trace", "record", b.path("dense"), "-f", text, "-o", b.path("x.trace"))

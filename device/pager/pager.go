@@ -169,8 +169,14 @@ func (o Options) check(h trace.Header) error {
 		return bad("reading ahead needs guesses, which the trace does not have")
 	case len(o.ExpertBytes) != len(h.Layers):
 		return bad("sizes of experts of %d layers, the trace has %d", len(o.ExpertBytes), len(h.Layers))
-	case o.Flash < 1 || o.Latency < 0 || o.Compute < 0 || o.Skip < 0:
-		return bad("flash of %d bytes a second, a latency of %v, %v a token, %d tokens skipped", o.Flash, o.Latency, o.Compute, o.Skip)
+	case o.Flash < 1:
+		return bad("flash of %d bytes a second", o.Flash)
+	case o.Latency < 0:
+		return bad("a latency of %v", o.Latency)
+	case o.Compute < 0:
+		return bad("%v for a token", o.Compute)
+	case o.Skip < 0:
+		return bad("%d tokens skipped", o.Skip)
 	case o.Warm != nil && len(o.Warm) != len(h.Layers):
 		return bad("a first fill for %d layers, the trace has %d", len(o.Warm), len(h.Layers))
 	}
