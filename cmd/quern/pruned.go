@@ -27,14 +27,18 @@ func counterparts(ctx context.Context, file, source []*tensor.Tensor, blob tenso
 	return prune.Counterparts(ctx, file, source, ids)
 }
 
-// withoutPruning takes the steps out of a recorded build that prune, and that choose
-// tokens for it: their texts may be anywhere by now, and the file itself says which
-// tokens were kept. Its digest is the recorded one, so it is believed.
-func withoutPruning(prj *pipeline.Project) {
+// withoutChoices takes the steps out of a recorded build whose choices the file
+// itself tells: those that prune, that choose tokens for it, and that order experts
+// by use. Their texts and traces may be anywhere by now. The file's digest is the
+// recorded one, so it is believed.
+func withoutChoices(prj *pipeline.Project) {
 	prj.Stages = slices.DeleteFunc(slices.Clone(prj.Stages), func(st pipeline.PlacedStage) bool {
 		switch st.Stage.Name() {
 		case "prune-head", "select-tokens":
 			return true
+		case "reorder":
+			_, byUse := st.Stage.(pipeline.SourceReader)
+			return byUse
 		}
 		return false
 	})

@@ -220,9 +220,14 @@ func (v *verifier) against(ctx context.Context, format verify.Format, got []*ten
 		return nil, err
 	}
 	if record != nil && v.c.String("recipe") == "" && format == verify.GGUF {
-		withoutPruning(prj)
+		withoutChoices(prj)
 	}
 	r.Sources = needed(prj, src, r.Sources)
+	for _, s := range r.Sources[1:] {
+		if s.Value == leftOut {
+			return nil, usagef("the build %s read source %s, and the store does not keep where that is: name the recipe with --recipe, or compare with the source as it is with --no-store", r.Name, s.Name)
+		}
+	}
 	for attempt := 0; ; attempt++ {
 		report, err := v.compare(ctx, prj, format, got, blob)
 		if errors.Is(err, pipeline.ErrRepaired) && attempt < 3 {
@@ -369,6 +374,10 @@ func (v *verifier) declared(record *fileRecord) (*recipes.Recipe, string, error)
 	return &recipes.Recipe{Version: 1, Name: "verify"}, "no steps are known: the source was compared as it is", nil
 }
 
+// leftOut stands for the path of a source in the steps of a recorded build. No
+// name of an artifact or a repository has spaces.
+const leftOut = "left out"
+
 // recordedSteps reads the steps of a build. Its recipe names no local paths:
 // its sources stand for those of the caller.
 func recordedSteps(b *artifacts.Build) (*recipes.Recipe, error) {
@@ -384,7 +393,7 @@ func recordedSteps(b *artifacts.Build) (*recipes.Recipe, error) {
 	for _, s := range doc.Sources {
 		for kind, value := range s {
 			if value == "" {
-				s[kind] = "left-out"
+				s[kind] = leftOut
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,6 +26,38 @@ func TestVerifyKnowsWhatNeedNotBeRead(t *testing.T) {
 			t.Errorf("%v: ratio %v, notes %q", args, deref(doc.Total.SNR), doc.Notes)
 		}
 	}
+}
+
+// TestVerifyOfWhatOtherSourcesMade: the file tells how a trace has ordered its
+// experts; where tensors of another model have gone, the recipe has to.
+func TestVerifyOfWhatOtherSourcesMade(t *testing.T) {
+	b := newBench(t)
+	b.model("stories-moe", "model")
+	var rows strings.Builder
+	for layer := range 5 {
+		fmt.Fprintf(&rows, "0\t%d\t7,%d\n", layer, layer)
+	}
+	b.write("use.trace", "quern-expert-trace 1\nexperts 8\nused 2\nlayers 0-4\n\n"+rows.String())
+	b.ok("build", b.write("o.yaml", "version: 1\nname: ordered\nsources:\n  base: {dir: model}\n  use: {file: use.trace}\nsteps:\n"+
+		"  - reorder: {experts: last, by: use}\noutputs:\n  - {format: gguf, file: o.gguf}\n"), "-o", b.path("out"))
+	var doc report
+	b.ok("verify", b.path("out", "o.gguf"), "--against", b.path("model"), "--json").json(t, &doc)
+	if len(doc.Tensors) != 52 {
+		t.Errorf("%d tensors", len(doc.Tensors))
+	}
+	for _, x := range doc.Tensors {
+		if x.MaxAbs == nil || *x.MaxAbs != 0 {
+			t.Errorf("%s: the largest error is %v", x.Name, deref(x.MaxAbs))
+		}
+	}
+
+	recipe := b.write("a.yaml", "version: 1\nname: joined\nsources:\n  base: {dir: model}\n  other: {gguf: out/o.gguf}\nsteps:\n"+
+		"  - assemble: {base: base, take: [{from: other, match: attn_q}]}\noutputs:\n  - {format: gguf, file: a.gguf}\n")
+	b.ok("build", recipe, "-o", b.path("out"))
+	a := b.path("out", "a.gguf")
+	b.fails(exitUsage, []string{"build joined read source other", "--recipe", "--no-store"}, "verify", a, "--against", b.path("model"))
+	b.ok("verify", a, "--against", b.path("model"), "--no-store")
+	b.ok("verify", a, "--against", b.path("model"), "--recipe", recipe)
 }
 
 // TestVerifyOfAGatedBuild: what the store knows of the file names a source that only
