@@ -114,7 +114,13 @@ func (p *Plan) Base() (*Source, error) {
 	case 1:
 		return models[0], nil
 	case 0:
-		return nil, fmt.Errorf("%w: no source is a model; give one as dir:, hf: or gguf:", ErrRecipe)
+		which := ""
+		for _, s := range p.Sources {
+			if s.Name == "base" {
+				which = fmt.Sprintf(": base (%s) is a plain file, in none of the formats that models are read from", s.Ref)
+			}
+		}
+		return nil, fmt.Errorf("%w: no source is a model%s; give a folder or repository with a config.json, a GGUF file, or a Needle checkpoint with its config and tensors or an archive", ErrRecipe, which)
 	}
 	return nil, fmt.Errorf("%w: %d sources are models and none is called base; call the one that the steps start from base", ErrRecipe, len(models))
 }

@@ -28,7 +28,8 @@ func FromSafetensors(f *safetensors.File) (*model.Model, error) {
 		meta[kv.Key] = kv.Value
 	}
 	config, ok := meta["config"]
-	if !ok || f.Tensor(nameEmbedding) == nil {
+	isOurs := func(t *tensor.Tensor) bool { return t.Name == nameEmbedding || strings.HasPrefix(t.Name, "stack/") }
+	if !ok || !slices.ContainsFunc(f.Tensors, isOurs) {
 		return nil, nil
 	}
 	return FromParts(f.Name, []byte(config), meta["format_version"], f.Tensors)

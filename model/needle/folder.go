@@ -104,20 +104,24 @@ type FileOptions struct {
 const HeadBytes = 9
 
 // LoadFile opens a file that is a whole model, whatever it is called: an archive or
-// a checkpoint. It gives nil for other files.
+// a checkpoint. It gives nil for other files. One that is called as if it were a
+// model and does not begin like one, such as what is left of a download, is an error
+// of the reader for such names.
 func LoadFile(ctx context.Context, name string, blob tensor.Blob, opt FileOptions) (*model.Model, error) {
 	head := make([]byte, min(blob.Size(), HeadBytes))
 	if err := blob.ReadAt(ctx, head, 0); err != nil {
 		return nil, err
 	}
+	ext := strings.ToLower(path.Ext(name))
+	isPickle := ext == ".pkl" || ext == ".pickle" || ext == ".pth"
 	switch {
-	case cact.IsCact(head):
+	case cact.IsCact(head), ext == ".cact":
 		return model.LoadCact(ctx, name, blob, cact.Options{Source: opt.Source, Key: opt.Key})
-	case len(head) == HeadBytes && head[8] == '{' && le.Uint64(head) < uint64(blob.Size()):
+	case len(head) == HeadBytes && head[8] == '{' && le.Uint64(head) < uint64(blob.Size()), ext == ".safetensors":
 		return LoadSafetensors(ctx, name, blob, safetensors.Options{Source: opt.Source, Key: opt.Key, MaxHeader: opt.MaxHeader})
-	case pickle.IsPickle(head):
+	case pickle.IsPickle(head), isPickle:
 		m, err := LoadPickle(ctx, name, blob, pickle.Options{Source: opt.Source, Key: opt.Key})
-		if errors.Is(err, pickle.ErrNotPickle) {
+		if errors.Is(err, pickle.ErrNotPickle) && !isPickle {
 			return nil, nil // some other zip archive
 		}
 		return m, err

@@ -1,6 +1,7 @@
 package all_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -113,6 +114,51 @@ func TestNeedleSourceChoice(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// TestNeedleCut: what is left of a model file is refused as a damaged source, also where
+// nothing of its format is left, and a checkpoint that lacks a tensor says which.
+func TestNeedleCut(t *testing.T) {
+	build := func(file string, b []byte) error {
+		t.Helper()
+		path := filepath.Join(t.TempDir(), file)
+		if err := os.WriteFile(path, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		r, err := recipes.Parse(filepath.Join(t.TempDir(), "r.yaml"), []byte(needleText(t, "file: '"+path+"'", "")), recipes.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		prj, err := all.Project(r, source.Env{Digests: digests})
+		if err != nil {
+			return err
+		}
+		_, err = pipeline.Build(t.Context(), prj, pipeline.BuildOptions{OutDir: t.TempDir()})
+		return err
+	}
+	for _, file := range []string{"needle3-b.safetensors", "needle3-b.pkl", "needle3-b.cact"} {
+		whole := cactFile(t, file)
+		for _, n := range []int{0, 1, 3, 8, 9, 97, 1000, 5000, len(whole) - 1} {
+			if err := build(file, whole[:n]); !errors.Is(err, pipeline.ErrSource) || !strings.Contains(err.Error(), file) {
+				t.Errorf("%d bytes of %s: %v", n, file, err)
+			}
+		}
+	}
+	for name, b := range map[string][]byte{"protocol0.pkl": []byte("(dp0\n."), "protocol0.PTH": []byte("(dp0\n."), "other.pth": []byte("PK\x05\x06" + strings.Repeat("\x00", 18))} {
+		if err := build(name, b); !errors.Is(err, pipeline.ErrSource) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, lost := range []string{"embedding/embedding", "stack/final_norm/scale"} {
+		whole := cactFile(t, "needle3-b.safetensors")
+		other := bytes.Replace(whole, []byte(lost), bytes.Repeat([]byte("z"), len(lost)), 1)
+		if err := build("x.safetensors", other); !errors.Is(err, pipeline.ErrSource) || !strings.Contains(err.Error(), lost) {
+			t.Errorf("without %s: %v", lost, err)
+		}
+	}
+	if err := build("x.pkl", []byte("\x80\x02N.")); !errors.Is(err, pipeline.ErrRecipe) || !strings.Contains(err.Error(), "base (x.pkl) is a plain file") {
+		t.Errorf("a pickle of nothing: %v", err)
 	}
 }
 
