@@ -103,6 +103,10 @@ type FileOptions struct {
 // HeadBytes is how much of a file tells its format.
 const HeadBytes = 9
 
+// noText bounds lengths of safetensors headers that are no text: their upper bytes
+// are zeros.
+const noText = 1 << 32
+
 // LoadFile opens a file that is a whole model, whatever it is called: an archive or
 // a checkpoint. It gives nil for other files. One that is called as if it were a
 // model and does not begin like one, such as what is left of a download, is an error
@@ -117,7 +121,7 @@ func LoadFile(ctx context.Context, name string, blob tensor.Blob, opt FileOption
 	switch {
 	case cact.IsCact(head), ext == ".cact":
 		return model.LoadCact(ctx, name, blob, cact.Options{Source: opt.Source, Key: opt.Key})
-	case len(head) == HeadBytes && head[8] == '{' && le.Uint64(head) < uint64(blob.Size()), ext == ".safetensors":
+	case len(head) == HeadBytes && head[8] == '{' && (le.Uint64(head) < uint64(blob.Size()) || le.Uint64(head) < noText), ext == ".safetensors":
 		return LoadSafetensors(ctx, name, blob, safetensors.Options{Source: opt.Source, Key: opt.Key, MaxHeader: opt.MaxHeader})
 	case pickle.IsPickle(head), isPickle:
 		m, err := LoadPickle(ctx, name, blob, pickle.Options{Source: opt.Source, Key: opt.Key})

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"quern/artifacts"
+	"quern/formats/cact"
 	"quern/hub/hubtest"
 	"quern/model/needle"
 	"quern/pipeline"
@@ -120,13 +122,13 @@ func TestNeedleSourceChoice(t *testing.T) {
 // TestNeedleCut: what is left of a model file is refused as a damaged source, also where
 // nothing of its format is left, and a checkpoint that lacks a tensor says which.
 func TestNeedleCut(t *testing.T) {
-	build := func(file string, b []byte) error {
+	buildText := func(file string, b []byte, steps string, change func(string) string) error {
 		t.Helper()
 		path := filepath.Join(t.TempDir(), file)
 		if err := os.WriteFile(path, b, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		r, err := recipes.Parse(filepath.Join(t.TempDir(), "r.yaml"), []byte(needleText(t, "file: '"+path+"'", "")), recipes.Options{})
+		r, err := recipes.Parse(filepath.Join(t.TempDir(), "r.yaml"), []byte(change(needleText(t, "file: '"+path+"'", steps))), recipes.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,6 +139,10 @@ func TestNeedleCut(t *testing.T) {
 		_, err = pipeline.Build(t.Context(), prj, pipeline.BuildOptions{OutDir: t.TempDir()})
 		return err
 	}
+	build := func(file string, b []byte) error {
+		t.Helper()
+		return buildText(file, b, "", func(text string) string { return text })
+	}
 	for _, file := range []string{"needle3-b.safetensors", "needle3-b.pkl", "needle3-b.cact"} {
 		whole := cactFile(t, file)
 		for _, n := range []int{0, 1, 3, 8, 9, 97, 1000, 5000, len(whole) - 1} {
@@ -144,6 +150,22 @@ func TestNeedleCut(t *testing.T) {
 				t.Errorf("%d bytes of %s: %v", n, file, err)
 			}
 		}
+	}
+	// The tokenizer lies at an archive's end; with layers the rest is written anew.
+	for _, at := range []int64{0, 3, 24 + 4, 24 + 6} { // count of pieces, type and length of the first
+		b := cactFile(t, "needle3-b.cact")
+		b[openCact(t, b).Entry(cact.NameTokenizer).Offset+at] ^= 0x80
+		own := func(text string) string {
+			return regexp.MustCompile(`(?m)^  tokenizer: .*\n`).ReplaceAllString(text, "")
+		}
+		for _, steps := range []string{"", "steps:\n  - layers: 2\n"} {
+			if err := buildText("needle3-b.cact", b, steps, own); !errors.Is(err, pipeline.ErrSource) || !strings.Contains(err.Error(), "tokenizer") {
+				t.Errorf("tokenizer damaged at byte %d, %q: %v", at, steps, err)
+			}
+		}
+	}
+	if err := build("any name", cactFile(t, "needle3-b.safetensors")[:1000]); !errors.Is(err, pipeline.ErrSource) {
+		t.Errorf("another name: %v", err)
 	}
 	for name, b := range map[string][]byte{"protocol0.pkl": []byte("(dp0\n."), "protocol0.PTH": []byte("(dp0\n."), "other.pth": []byte("PK\x05\x06" + strings.Repeat("\x00", 18))} {
 		if err := build(name, b); !errors.Is(err, pipeline.ErrSource) || !strings.Contains(err.Error(), name) {

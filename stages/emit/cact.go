@@ -223,6 +223,14 @@ func cactTokenizer(ctx context.Context, m *model.Model, sources []*pipeline.Sour
 		return needle.TokenizerTensor(t)
 	}
 	if t := m.Tensor(cact.NameTokenizer); t != nil {
+		// Written as it is, but a damaged one is the source's fault, not the file's.
+		tok, err := readTokenizer(ctx, m.Name, t)
+		if err != nil {
+			return nil, err
+		}
+		if err := fits(m.Name, tok, h); err != nil {
+			return nil, err
+		}
 		return t, nil
 	}
 	return nil, fmt.Errorf("%w: it has no tokenizer; add a source called %s, a SentencePiece model or a published archive", ErrCact, recipes.TokenizerSource)
