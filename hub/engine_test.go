@@ -199,6 +199,40 @@ func TestMemoryReadsOutOfFileOrder(t *testing.T) {
 	}
 }
 
+// TestMemoryKeepsTheHead: what was read before it was declared, as headers are,
+// is not fetched again however late its turn comes.
+func TestMemoryKeepsTheHead(t *testing.T) {
+	const part, size, limit = 1_500_000, 24 * 1_500_000, 4 << 20
+	r := newRig(t, hubtest.Options{}, map[string]*hubtest.File{weights: hubtest.LFSReader(pattern{size}, size)})
+	s := r.snapshot(r.client(inMemory, func(o *Options) { o.Memory, o.Concurrency = limit, 4 }))
+	b, err := s.Open(t.Context(), weights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := make([]byte, 5000)
+	if err := b.ReadAt(t.Context(), head, 0); err != nil {
+		t.Fatal(err)
+	}
+	var order []Range
+	for off := int64(part); off < size; off += part {
+		order = append(order, Range{off, part})
+	}
+	order = append(order, Range{0, part})
+	if err := s.Need(t.Context(), weights, order); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range order {
+		p := make([]byte, x.Len)
+		if err := b.ReadAt(t.Context(), p, x.Off); err != nil {
+			t.Fatal(err)
+		}
+		checkPattern(t, p[:1000], x.Off)
+	}
+	if sent := r.hub.Sent(weights); sent != size {
+		t.Errorf("%d bytes sent for %d", sent, size)
+	}
+}
+
 // TestMemoryReadersInAnyOrder: readers that jump about in little memory all
 // come to their end.
 func TestMemoryReadersInAnyOrder(t *testing.T) {

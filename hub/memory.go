@@ -113,6 +113,18 @@ func (m *memory) reserve(f *remote, x span, left spans, urgent, pinned bool) {
 	m.used += x.len()
 }
 
+// claim declares bytes that memory has already, as the head of a file often is:
+// no job brings them again, so they must stay until they are read.
+func (m *memory) claim(f *remote, x span) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.file(f).segs {
+		if part := x.clip(span{s.lo, s.lo + s.have}); part.lo < part.hi {
+			s.left, s.declared = s.left.add(part), true
+		}
+	}
+}
+
 // evict makes room for n bytes: first undeclared segments, the longest unused
 // first; for urgent readers then declared ones, those made last first, since
 // they are needed last.

@@ -133,6 +133,9 @@ func (e *engine) plan() {
 			order = append(order, n.f)
 		}
 		items[n.f] = append(items[n.f], n.x)
+		if e.mem != nil {
+			e.mem.claim(n.f, n.x)
+		}
 	}
 	segs := map[*remote][]span{}
 	for _, f := range order {
