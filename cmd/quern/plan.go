@@ -72,6 +72,9 @@ func runPlan(c *cli.Context) error {
 		if out.Devices, err = deviceAccounts(p, *spec); err != nil {
 			return err
 		}
+		if len(out.Devices) == 0 {
+			doc.Notes = append(doc.Notes, "--ram: no output is a GGUF file or a .cact archive, the formats that are accounted for")
+		}
 	}
 	if c.Bool("json") {
 		return printJSON(c, out)

@@ -72,7 +72,13 @@ func runTraceRecord(c *cli.Context) (err error) {
 			})
 		return err
 	}
-	if err := writeOutput(c, out, o.path, func(w io.Writer) error { return compressed(out, w, record) }); err != nil {
+	err = writeOutput(c, out, o.path, func(w io.Writer) error { return compressed(out, w, record) })
+	switch {
+	case errors.Is(err, routes.ErrAhead):
+		return usagef("--ahead %d: %v", c.Int("ahead"), err)
+	case errors.Is(err, routes.ErrText):
+		return usagef("--file %s: %v", c.String("file"), err)
+	case err != nil:
 		return err
 	}
 	if c.Bool("json") {

@@ -96,6 +96,8 @@ func traceFaults(b *bench, model, text string) {
 	if _, err := os.Stat(b.path("x.trace")); !os.IsNotExist(err) {
 		b.t.Error("a failed record left a file")
 	}
+	b.fails(exitUsage, []string{"--ahead 5", "the model has 5"}, "trace", "record", model, "-f", text, "-o", b.path("x.trace"), "--ahead", "5")
+	b.fails(exitUsage, []string{"empty.txt", "no text"}, "trace", "record", model, "-f", b.write("empty.txt", ""), "-o", b.path("x.trace"))
 	other := b.write("other.trace", "quern-expert-trace 1\nexperts 4\nused 1\nlayers 0\n\n0\t0\t1\n")
 	b.fails(exitSource, []string{"another model"}, "trace", "simulate", other, "--model", model, "--flash", "1MB")
 }
@@ -140,6 +142,11 @@ func TestPlanDevice(t *testing.T) {
 	}
 	b.fails(exitUsage, []string{"--ram"}, "plan", recipe, "--flash", "1MB")
 	b.fails(exitUsage, []string{"keys and values as Q4_K"}, "plan", recipe, "--ram", "1MB", "--kv", "q4_k")
+	b.model("stories260k", "dense")
+	kmcu := b.write("k.yaml", "version: 1\nname: k\nsources: {base: {dir: dense}}\noutputs: [{format: kmcu, file: k.kmcu}]\n")
+	if out := b.ok("plan", kmcu, "--no-store", "--ram", "1MB").out; !strings.Contains(out, "note: --ram: no output") {
+		t.Errorf("not a word of --ram in\n%s", out)
+	}
 	var none account
 	b.ok("plan", recipe, "--no-store", "--json").json(t, &none)
 	if none.Devices != nil {

@@ -4,6 +4,7 @@ package routes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -12,6 +13,12 @@ import (
 	infer "quern/runtime"
 	"quern/tokenizer"
 )
+
+// ErrAhead marks guesses for layers further on than a model has.
+var ErrAhead = errors.New("guesses too far ahead")
+
+// ErrText marks a text of no tokens.
+var ErrText = errors.New("no text")
 
 // Recorder is an infer.Router that writes a trace. A session shows it layers of a
 // batch of tokens one after another; a trace has tokens one after another, so a
@@ -86,6 +93,9 @@ func (r *Recorder) Route(x infer.Routing) error {
 // start writes the header, once all layers are known. They are a batch.
 func (r *Recorder) start() (err error) {
 	r.at = len(r.layers)
+	if r.ahead >= r.at {
+		return fmt.Errorf("%w: %d layers, and the model has %d with experts", ErrAhead, r.ahead, r.at)
+	}
 	h := trace.Header{Experts: r.experts, Used: r.used, Layers: r.layers, Scores: r.scores, Ahead: r.ahead}
 	r.out, err = trace.NewWriter(r.w, h)
 	return err
@@ -150,7 +160,7 @@ func Text(ctx context.Context, m infer.Model, text string, r *Recorder, opt infe
 		return 0, err
 	}
 	if len(ids) == 0 {
-		return 0, fmt.Errorf("%w: the text has no tokens", infer.ErrToken)
+		return 0, fmt.Errorf("%w: not one token is in it", ErrText)
 	}
 	opt.Routes = r
 	s, err := m.NewSession(opt)
