@@ -66,7 +66,7 @@ func Parse(name string, b []byte) (*Sound, error) {
 		kind, size := string(b[at:at+4]), le.Uint32(b[at+4:])
 		data := b[at+8:]
 		if kind == "data" && size == unknown {
-			size = uint32(min(len(data), unknown))
+			size = uint32(min(uint64(len(data)), unknown))
 		}
 		if uint64(size) > uint64(len(data)) {
 			return nil, bad(at+4, "a chunk %q of %d bytes, %d are left", kind, size, len(data))
