@@ -55,11 +55,7 @@ func cutFrom(steps []cutStep, text string, emit func(string)) error {
 func ruleStep(w wordRule) cutStep {
 	f := w.fast()
 	return func(text string, emit func(string)) error {
-		for i := 0; i < len(text); {
-			end := f.next(text, i)
-			emit(text[i:end])
-			i = end
-		}
+		f.words(text, func(start, end int) { emit(text[start:end]) })
 		return nil
 	}
 }

@@ -200,7 +200,7 @@ func joinCuts(cuts []cut, behavior string) []cut {
 
 // byteLevelSplitter cuts by the GPT-2 pattern if asked, then spells bytes.
 func byteLevelSplitter(prefixSpace, useRegex bool) splitter {
-	cutWords := splitBy(ruleMatcher{wordRule{gpt2: true}}, "Isolated", false)
+	cutWords := splitBy(ruleMatcher{wordRule{gpt2: true}.fast()}, "Isolated", false)
 	return func(in []part) ([]part, error) {
 		out := append([]part(nil), in...)
 		if prefixSpace {

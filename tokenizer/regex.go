@@ -23,7 +23,7 @@ type matcher interface {
 // Oniguruma with Ruby's syntax.
 func compilePattern(pattern string) (matcher, error) {
 	if rule, ok := ruleFor(pattern); ok {
-		return ruleMatcher{rule}, nil
+		return ruleMatcher{rule.fast()}, nil
 	}
 	translated, err := translateOniguruma(pattern)
 	if err != nil {
@@ -38,14 +38,10 @@ func compilePattern(pattern string) (matcher, error) {
 	return regexMatcher{re}, nil
 }
 
-type ruleMatcher struct{ rule wordRule }
+type ruleMatcher struct{ rule *fastRule }
 
 func (m ruleMatcher) find(s string, fn func(start, end int)) error {
-	at := 0
-	m.rule.words(s, func(word string) {
-		fn(at, at+len(word))
-		at += len(word)
-	})
+	m.rule.words(s, fn)
 	return nil
 }
 

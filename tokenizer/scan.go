@@ -1,13 +1,10 @@
 package tokenizer
 
-import (
-	"unicode"
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
 // A wordRule cuts text into words as one of the well-known split patterns does,
 // by hand: these patterns run over every text, and a backtracking engine is some
-// thirty times slower. A test holds each rule against the pattern itself.
+// thirty times slower. fastRule does it; tests hold it against the pattern itself.
 type wordRule struct {
 	gpt2      bool // the old pattern: " ?" before letters, numbers and others
 	maxDigits int  // new patterns: digits to a word
@@ -38,73 +35,6 @@ func ruleFor(pattern string) (wordRule, bool) {
 	return wordRule{}, false
 }
 
-// words calls fn for each word of s, which must be UTF-8. The words cover s.
-func (w wordRule) words(s string, fn func(word string)) {
-	for s != "" {
-		n := w.next(s)
-		fn(s[:n])
-		s = s[n:]
-	}
-}
-
-// next gives the length in bytes of the first word of a non-empty s.
-func (w wordRule) next(s string) int {
-	r, size := utf8.DecodeRuneInString(s)
-	if r == '\'' {
-		if n := w.contraction(s[1:]); n > 0 {
-			return 1 + n
-		}
-	}
-	if w.gpt2 {
-		return nextGPT2(s, r)
-	}
-	number := unicode.IsNumber(r)
-	if r != '\r' && r != '\n' && !number {
-		// Any one character may stand before letters.
-		next, _ := utf8.DecodeRuneInString(s[size:])
-		if w.letter(r) || size < len(s) && w.letter(next) {
-			return size + run(s[size:], w.letter)
-		}
-	}
-	if number {
-		return prefixRun(s, w.maxDigits, unicode.IsNumber)
-	}
-	rest := s
-	if r == ' ' {
-		rest = s[1:]
-	}
-	if n := run(rest, w.other); n > 0 {
-		n += len(s) - len(rest)
-		return n + run(s[n:], newline)
-	}
-	// White space: up to the last line end, or all but the last character.
-	n := run(s, unicode.IsSpace)
-	if n == 0 {
-		return size
-	}
-	for end := n; end > 0; end-- {
-		if s[end-1] == '\n' || s[end-1] == '\r' {
-			return end
-		}
-	}
-	return keepLast(s, n)
-}
-
-// nextGPT2 is next for the old pattern, after contractions.
-func nextGPT2(s string, r rune) int {
-	rest := s
-	if r == ' ' {
-		rest = s[1:]
-	}
-	lead := len(s) - len(rest)
-	for _, class := range []func(rune) bool{unicode.IsLetter, unicode.IsNumber, otherGPT2} {
-		if n := run(rest, class); n > 0 {
-			return lead + n
-		}
-	}
-	return keepLast(s, run(s, unicode.IsSpace))
-}
-
 // keepLast leaves the last character of the white space s[:n] to the next word,
 // unless it is alone or nothing follows.
 func keepLast(s string, n int) int {
@@ -115,18 +45,6 @@ func keepLast(s string, n int) int {
 		return n - last
 	}
 	return n
-}
-
-func (w wordRule) letter(r rune) bool {
-	return unicode.IsLetter(r) || w.marks && unicode.IsMark(r)
-}
-
-func (w wordRule) other(r rune) bool {
-	return !unicode.IsSpace(r) && !w.letter(r) && !unicode.IsNumber(r)
-}
-
-func otherGPT2(r rune) bool {
-	return !unicode.IsSpace(r) && !unicode.IsLetter(r) && !unicode.IsNumber(r)
 }
 
 func newline(r rune) bool { return r == '\r' || r == '\n' }

@@ -44,8 +44,8 @@ func slowClass(r rune) uint8 {
 	return c
 }
 
-// fastRule is a wordRule that reads classes from a table. It cuts as the rule
-// does, which a test and a fuzz target hold it to.
+// fastRule is a wordRule that reads classes from a table. A test holds it against
+// the rule written plainly.
 type fastRule struct {
 	rule    wordRule
 	classes *[0x10000]uint8
@@ -94,6 +94,16 @@ func (f *fastRule) others(s string, i int, mask uint8) int {
 		i += n
 	}
 	return i
+}
+
+// words calls fn with the byte range of each word of s, which must be UTF-8. The
+// words cover s.
+func (f *fastRule) words(s string, fn func(start, end int)) {
+	for i := 0; i < len(s); {
+		end := f.next(s, i)
+		fn(i, end)
+		i = end
+	}
 }
 
 // next gives the end of the word that begins at i.
