@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"bufio"
 	"encoding/binary"
 	"math"
 
@@ -13,26 +14,13 @@ import (
 // the GGUF file made of it. Special ids and templates are not in it.
 func (v *Vocabulary) Digest() digest.Digest {
 	h := digest.New()
-	buf := make([]byte, 0, 4096)
-	flush := func(room int) {
-		if len(buf)+room > cap(buf) {
-			h.Write(buf)
-			buf = buf[:0]
-		}
-	}
+	w := bufio.NewWriter(h) // hashes do not fail
 	num := func(n uint64) {
-		flush(8)
-		buf = binary.LittleEndian.AppendUint64(buf, n)
+		w.Write(binary.LittleEndian.AppendUint64(w.AvailableBuffer(), n))
 	}
 	text := func(s string) {
 		num(uint64(len(s)))
-		if len(s) > 1024 {
-			flush(cap(buf))
-			h.Write([]byte(s))
-			return
-		}
-		flush(len(s))
-		buf = append(buf, s...)
+		w.WriteString(s)
 	}
 	text("quern vocabulary 1")
 	text(v.Model)
@@ -53,6 +41,6 @@ func (v *Vocabulary) Digest() digest.Digest {
 	for _, s := range v.Merges {
 		text(s)
 	}
-	flush(cap(buf))
+	w.Flush()
 	return digest.Sum(h)
 }

@@ -133,7 +133,9 @@ func (c *pruning) protect(also []int32) (n int, err error) {
 	}
 	switch {
 	case c.v.Model == ModelBPE && !c.t.cut.rawUTF8:
-		n += c.protectBytes()
+		for _, id := range c.t.ByteTokens() { // the byte alphabet
+			n += c.add(id)
+		}
 	case c.v.Model == ModelBPE, c.v.Model == ModelSPM, c.v.Model == modelGemma4, c.v.Model == modelUGM:
 		// In bytes the mark of a space would be itself, and no space.
 		if id := slices.Index(c.v.Tokens, "\u2581"); id >= 0 {
@@ -147,16 +149,6 @@ func (c *pruning) protect(also []int32) (n int, err error) {
 		return 0, fmt.Errorf("tokenizer model %q: %w", c.v.Model, ErrUnsupported)
 	}
 	return n, nil
-}
-
-// protectBytes keeps the byte alphabet.
-func (c *pruning) protectBytes() (n int) {
-	for b := range 256 {
-		if id, ok := c.t.ids[string(byteChar(byte(b)))]; ok {
-			n += c.add(id)
-		}
-	}
-	return n
 }
 
 // protectCharacters keeps all tokens of one character.

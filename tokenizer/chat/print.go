@@ -2,6 +2,7 @@ package chat
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -87,19 +88,14 @@ func quoted(b *strings.Builder, s string) {
 		case strconv.IsPrint(r):
 			b.WriteRune(r)
 		case r < 0x100:
-			b.WriteString(`\x` + hex(r, 2))
+			fmt.Fprintf(b, `\x%02x`, r)
 		case r < 0x10000:
-			b.WriteString(`\u` + hex(r, 4))
+			fmt.Fprintf(b, `\u%04x`, r)
 		default:
-			b.WriteString(`\U` + hex(r, 8))
+			fmt.Fprintf(b, `\U%08x`, r)
 		}
 	}
 	b.WriteByte(quote)
-}
-
-func hex(r rune, digits int) string {
-	s := strconv.FormatInt(int64(r), 16)
-	return strings.Repeat("0", max(digits-len(s), 0)) + s
 }
 
 // floatRepr is Python's repr of a float.
