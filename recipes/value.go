@@ -312,22 +312,32 @@ func parseNumber(n *node) (float64, error) {
 
 var sharePattern = regexp.MustCompile(`^([0-9]{1,9}(\.[0-9]{0,18})?|\.[0-9]{1,18}) ?%$`)
 
+// ParsePercent reads a percentage such as 99.5 % as a part of one. ok is false for a
+// text that is none.
+func ParsePercent(s string) (v float64, ok bool) {
+	m := sharePattern.FindStringSubmatch(s)
+	if m == nil {
+		return 0, false
+	}
+	// The decimal exponent keeps 7 % the number that 0.07 is.
+	v, err := strconv.ParseFloat(m[1]+"e-2", 64)
+	return v, err == nil
+}
+
 // parseShare reads a percentage, or a number under 1. A plain 1 could mean the
 // whole or a hundredth of it.
 func (f *field) parseShare(n *node) (float64, error) {
-	var v float64
-	var err error
-	if m := sharePattern.FindStringSubmatch(n.text); m != nil && n.tag == "!!str" {
-		// The decimal exponent keeps 7 % the number that 0.07 is.
-		v, err = strconv.ParseFloat(m[1]+"e-2", 64)
-	} else if v, err = parseNumber(n); err != nil {
-		return 0, fmt.Errorf("must be %s, not %s", f.kindWords(), n.what())
-	} else if v >= 1 {
-		return 0, fmt.Errorf("is %s: write %s %% or a number under 1", n.text, n.text)
+	v, percent := ParsePercent(n.text)
+	if !percent || n.tag != "!!str" {
+		var err error
+		if v, err = parseNumber(n); err != nil {
+			return 0, fmt.Errorf("must be %s, not %s", f.kindWords(), n.what())
+		}
+		if v >= 1 {
+			return 0, fmt.Errorf("is %s: write %s %% or a number under 1", n.text, n.text)
+		}
 	}
 	switch {
-	case err != nil:
-		return 0, fmt.Errorf("%s is out of range", quote(n.text))
 	case v < float64(f.min) && f.limited:
 		return 0, fmt.Errorf("is %s, at least %d %% is needed", n.text, 100*f.min)
 	case v > float64(f.max) && f.limited:

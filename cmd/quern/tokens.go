@@ -106,14 +106,15 @@ func listFlags() []cli.Flag {
 	}
 }
 
-// counting is a model's tokenizer with the counts of texts.
+// counting is a model's tokenizer with texts and, behind count, their counts.
 type counting struct {
-	c      *cli.Context
-	model  string
-	tok    *tokenizer.Tokenizer
-	kinds  []count.Kind
-	counts *count.Counts
-	inputs []string // files that no output may overwrite
+	c       *cli.Context
+	model   string
+	tok     *tokenizer.Tokenizer
+	kinds   []count.Kind
+	corpora []count.Corpus
+	counts  *count.Counts
+	inputs  []string // files that no output may overwrite
 }
 
 // vocabulary opens the tokenizer of a model.
@@ -129,12 +130,8 @@ func vocabulary(c *cli.Context, path string) (*counting, error) {
 	return &counting{c: c, model: path, tok: tok, kinds: count.Kinds(tok)}, nil
 }
 
-// countTexts counts the corpora that arguments name.
-func countTexts(c *cli.Context, model string, texts []string) (*counting, error) {
-	workers, err := jobs(c)
-	if err != nil {
-		return nil, err
-	}
+// openTexts opens a model's tokenizer and finds the corpora that arguments name.
+func openTexts(c *cli.Context, model string, texts []string) (*counting, error) {
 	if len(texts) == 0 {
 		return nil, usagef("%s: a text is missing: a file or a folder", c.Command.Name)
 	}
@@ -146,26 +143,41 @@ func countTexts(c *cli.Context, model string, texts []string) (*counting, error)
 	if err != nil {
 		return nil, err
 	}
-	for i := range corpora {
-		x.inputs = append(x.inputs, textPath(texts[i]))
+	x.corpora = corpora
+	for _, arg := range texts {
+		x.inputs = append(x.inputs, textPath(arg))
+	}
+	return x, nil
+}
+
+// count counts the corpora. It takes long, so what else may be wrong is looked at
+// before.
+func (x *counting) count() error {
+	c := x.c
+	workers, err := jobs(c)
+	if err != nil {
+		return err
+	}
+	if err := x.checkOutputs(); err != nil {
+		return err
 	}
 	counter, err := x.tok.NewCounter()
 	if err != nil {
-		return nil, pipeline.SourceFault(err)
+		return pipeline.SourceFault(err)
 	}
 	rep, err := newReporter(c)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer rep.Close()
-	x.counts, err = count.Count(c.Context, counter, len(x.kinds), corpora, count.Options{Jobs: workers,
+	x.counts, err = count.Count(c.Context, counter, len(x.kinds), x.corpora, count.Options{Jobs: workers,
 		Progress: func(n int64) {
 			rep.Event(pipeline.Event{Kind: pipeline.EventProgress, Output: "text", Done: n})
 		}})
 	if err != nil && !errors.Is(err, c.Context.Err()) {
 		err = pipeline.SourceFault(err)
 	}
-	return x, err
+	return err
 }
 
 // textPath is the path in a NAME=TEXT argument.
@@ -211,19 +223,25 @@ func corporaOf(texts, weights []string) ([]count.Corpus, error) {
 	return out, nil
 }
 
-// readTokens reads a list of ids; those from elsewhere may be in any order.
+// readTokens reads a list of ids of the model.
 func (x *counting) readTokens(path string) (*tokenlist.List, error) {
 	l, err := readTokenList(path)
 	if err != nil {
 		return nil, err
 	}
-	x.inputs = append(x.inputs, path)
-	if err := l.Check(int64(len(x.kinds)), x.tok.Vocabulary().Digest()); err != nil {
-		return nil, pipeline.SourceFault(fmt.Errorf("%s: %w", path, err))
-	}
-	return l, nil
+	return l, x.check(path, l)
 }
 
+// check holds a list against the model, and keeps outputs from its file.
+func (x *counting) check(path string, l *tokenlist.List) error {
+	x.inputs = append(x.inputs, path)
+	if err := l.Check(int64(len(x.kinds)), x.tok.Vocabulary().Digest()); err != nil {
+		return pipeline.SourceFault(fmt.Errorf("%s: %w", path, err))
+	}
+	return nil
+}
+
+// readTokenList reads a list of ids; those from elsewhere may be in any order.
 func readTokenList(path string) (*tokenlist.List, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -237,12 +255,9 @@ func readTokenList(path string) (*tokenlist.List, error) {
 	return l, nil
 }
 
-// write writes the list and the table that flags ask for.
-func (x *counting) write(ids []int32, list bool) error {
+// checkOutputs refuses to write over an input.
+func (x *counting) checkOutputs() error {
 	out, table := x.c.String("out"), x.c.String("parquet")
-	if !list {
-		out = ""
-	}
 	for _, o := range []string{out, table} {
 		for _, in := range x.inputs {
 			if same, err := sameFile(in, o); err != nil {
@@ -255,6 +270,12 @@ func (x *counting) write(ids []int32, list bool) error {
 	if out != "" && filepath.Clean(out) == filepath.Clean(table) {
 		return usagef("--out and --parquet are one file, %s", out)
 	}
+	return nil
+}
+
+// write writes the list and the table that flags ask for.
+func (x *counting) write(ids []int32) error {
+	out, table := x.c.String("out"), x.c.String("parquet")
 	if out != "" {
 		l := &tokenlist.List{Vocab: int64(len(x.kinds)), Tokenizer: x.tok.Vocabulary().Digest(), IDs: ids}
 		if err := writeOutput(x.c, out, x.model, l.Write); err != nil {

@@ -140,7 +140,8 @@ func TestTokensLists(t *testing.T) {
 	} {
 		b.fails(c.code, []string{c.says}, append([]string{"tokens"}, c.args...)...)
 	}
-	// The text itself is not written over.
+	// Neither a list nor the text itself is written over.
+	b.fails(exitUsage, []string{"choose another name"}, "tokens", "compare", list, cut, storiesModel(), evalStories(), "--parquet", cut)
 	text := tokenFile(t, "text.txt", "Once upon a time")
 	b.fails(exitUsage, []string{"choose another name"}, "tokens", "select", storiesModel(), text, "--count", "300", "-o", text)
 	if string(mustRead(t, text)) != "Once upon a time" {

@@ -57,19 +57,24 @@ func runTokensCompare(c *cli.Context) error {
 	doc.Equal = len(doc.OnlyA)+len(doc.OnlyB) == 0
 	var covers [2]*count.Report
 	if len(args) > 2 {
-		x, err := countTexts(c, args[2], args[3:])
+		x, err := openTexts(c, args[2], args[3:])
 		if err != nil {
+			return err
+		}
+		for i, l := range lists {
+			if err := x.check(args[i], l); err != nil {
+				return err
+			}
+		}
+		if err := x.count(); err != nil {
 			return err
 		}
 		size := count.TokenBytes(x.tok)
 		for i, l := range lists {
-			if err := l.Check(int64(len(x.kinds)), x.tok.Vocabulary().Digest()); err != nil {
-				return pipeline.SourceFault(fmt.Errorf("%s: %w", args[i], err))
-			}
 			covers[i] = count.Cover(x.counts, x.kinds, size, l.IDs)
 		}
 		doc.CoverA, doc.CoverB = covers[0], covers[1]
-		if err := x.write(a.IDs, false); err != nil {
+		if err := x.write(a.IDs); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 
 	"quern/formats/tokenlist"
 	"quern/internal/digest"
+	"quern/recipes"
 	"quern/tokenizer/count"
 )
 
@@ -38,29 +40,24 @@ func runTokensCount(c *cli.Context) error {
 	if c.Int("top") < 0 {
 		return usagef("--top %d: a number of tokens", c.Int("top"))
 	}
-	x, err := countTexts(c, c.Args().First(), c.Args().Tail())
+	x, err := openTexts(c, c.Args().First(), c.Args().Tail())
 	if err != nil {
+		return err
+	}
+	if err := x.count(); err != nil {
 		return err
 	}
 	all := make([]int32, len(x.kinds))
 	for id := range all {
 		all[id] = int32(id)
 	}
-	if err := x.write(nil, false); err != nil {
+	if err := x.write(nil); err != nil {
 		return err
 	}
 	scores := count.Scores(x.counts)
 	shown := slices.Clone(all)
 	if !c.Bool("all") {
-		slices.SortStableFunc(shown, func(a, b int32) int {
-			switch {
-			case scores[a] > scores[b]:
-				return -1
-			case scores[a] < scores[b]:
-				return 1
-			}
-			return 0
-		})
+		slices.SortStableFunc(shown, func(a, b int32) int { return cmp.Compare(scores[b], scores[a]) })
 		shown = shown[:min(c.Int("top"), len(shown))]
 	}
 	doc := countDoc{modelName(x.model), len(all), x.tok.Vocabulary().Digest(), count.Cover(x.counts, x.kinds, count.TokenBytes(x.tok), all).Corpora, []tokenCount{}}
@@ -97,17 +94,13 @@ type listDoc struct {
 }
 
 // report writes a list and says what it is worth.
-func (x *counting) report(r *count.Report, ids []int32, list bool) error {
-	if err := x.write(ids, list); err != nil {
+func (x *counting) report(r *count.Report, ids []int32) error {
+	if err := x.write(ids); err != nil {
 		return err
 	}
 	c := x.c
 	if c.Bool("json") {
-		doc := listDoc{Model: modelName(x.model), Tokenizer: x.tok.Vocabulary().Digest(), Report: r, IDs: ids}
-		if list {
-			doc.File = c.String("out")
-		}
-		return printJSON(c, doc)
+		return printJSON(c, listDoc{modelName(x.model), x.tok.Vocabulary().Digest(), c.String("out"), r, ids})
 	}
 	for _, line := range r.Lines() {
 		if _, err := fmt.Fprintln(c.App.Writer, line); err != nil {
@@ -117,14 +110,17 @@ func (x *counting) report(r *count.Report, ids []int32, list bool) error {
 	return nil
 }
 
-// choose makes a list by rules.
+// choose counts and makes a list by rules.
 func (x *counting) choose(kinds []count.Kind, r count.Rules) error {
+	if err := x.count(); err != nil {
+		return err
+	}
 	s, err := count.Select(x.counts, kinds, r)
 	if err != nil {
 		return usagef("%v", err)
 	}
 	s.Kinds = x.kinds
-	return x.report(s.Report(x.counts, count.TokenBytes(x.tok)), s.IDs, true)
+	return x.report(s.Report(x.counts, count.TokenBytes(x.tok)), s.IDs)
 }
 
 // rules reads the flags that all selections share.
@@ -153,10 +149,9 @@ func runTokensSelect(c *cli.Context) error {
 		return usagef("--min-count %d: a number of tokens", r.MinCount)
 	}
 	if s := c.String("coverage"); s != "" {
-		num, percent := strings.CutSuffix(strings.TrimSpace(s), "%")
-		v, err := strconv.ParseFloat(strings.TrimSpace(num), 64)
-		if percent {
-			v /= 100
+		v, percent := recipes.ParsePercent(strings.TrimSpace(s))
+		if !percent {
+			v, err = strconv.ParseFloat(strings.TrimSpace(s), 64)
 		}
 		if err != nil || !(v > 0 && v <= 1) || !percent && v == 1 {
 			return usagef("--coverage %s: a share such as 99.5%% or 0.995", s)
@@ -172,7 +167,7 @@ func runTokensSelect(c *cli.Context) error {
 			return err
 		}
 	}
-	x, err := countTexts(c, c.Args().First(), c.Args().Tail())
+	x, err := openTexts(c, c.Args().First(), c.Args().Tail())
 	if err != nil {
 		return err
 	}
@@ -183,13 +178,13 @@ func runTokensSelect(c *cli.Context) error {
 	return x.choose(x.kinds, r)
 }
 
-// listed reads the list of a command, and counts.
+// listed opens the list, the model and the texts of a command.
 func listed(c *cli.Context) (*counting, *tokenlist.List, error) {
 	if c.NArg() < 3 {
 		return nil, nil, usagef("tokens %s: a list, a model and a text; quern tokens %s --help", c.Command.Name, c.Command.Name)
 	}
 	args := c.Args().Slice()
-	x, err := countTexts(c, args[1], args[2:])
+	x, err := openTexts(c, args[1], args[2:])
 	if err != nil {
 		return nil, nil, err
 	}
@@ -246,5 +241,8 @@ func runTokensCover(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return x.report(count.Cover(x.counts, x.kinds, count.TokenBytes(x.tok), l.IDs), l.IDs, false)
+	if err := x.count(); err != nil {
+		return err
+	}
+	return x.report(count.Cover(x.counts, x.kinds, count.TokenBytes(x.tok), l.IDs), l.IDs)
 }

@@ -19,6 +19,7 @@ package tokenlist
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"quern/internal/digest"
 )
@@ -65,15 +66,8 @@ type List struct {
 
 // Has reports whether a list has an id.
 func (l *List) Has(id int32) bool {
-	lo, hi := 0, len(l.IDs)
-	for lo < hi {
-		if m := int(uint(lo+hi) / 2); l.IDs[m] < id {
-			lo = m + 1
-		} else {
-			hi = m
-		}
-	}
-	return lo < len(l.IDs) && l.IDs[lo] == id
+	_, ok := slices.BinarySearch(l.IDs, id)
+	return ok
 }
 
 // Check makes sure that a list is one of a vocabulary: that its ids are under
