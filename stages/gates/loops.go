@@ -74,8 +74,8 @@ func (g *Loops) Check(ctx context.Context, in pipeline.GateInput) ([]pipeline.Ga
 		}
 		if g.p.MaxIncrease != nil {
 			name := baselineName(g.p.Baseline)
-			base, err := openBaseline(ctx, in, g.p.Baseline, m)
-			if err != nil {
+			var base infer.Model // not :=, the error of Close is to be that of the check
+			if base, err = openBaseline(ctx, in, g.p.Baseline, m); err != nil {
 				return nil, err
 			}
 			defer func() { err = errors.Join(err, base.Close()) }()
