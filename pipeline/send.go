@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"quern/artifacts/sink"
@@ -221,14 +220,6 @@ func (o *output) shown() []string {
 		out = append(out, t.String())
 	}
 	return out
-}
-
-// place is where an output goes, in words.
-func (o *output) place() string {
-	if o.path != "" {
-		return o.path
-	}
-	return strings.Join(o.shown(), ", ")
 }
 
 // tellNow passes a sentence on, also one that was said before.

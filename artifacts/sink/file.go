@@ -37,9 +37,6 @@ func (s *fileSink) Close() error {
 	return nil
 }
 
-// Path is the file that the sink writes, for those who must not write it too.
-func (s *fileSink) Path() string { return s.path }
-
 func (s *fileSink) Stat(_ context.Context, name string) (int64, error) {
 	if name == s.Temp() {
 		if s.f == nil {

@@ -70,9 +70,7 @@ func (s *httpSink) send(ctx context.Context, method string, u *url.URL, head htt
 		if err != nil {
 			return nil, netFault(ctx, err)
 		}
-		text, _ := io.ReadAll(io.LimitReader(res.Body, 2048)) // of an error, to be shown
-		res.Body.Close()
-		res.Body = io.NopCloser(bytes.NewReader(text))
+		keepText(res)
 		next, err := s.redirect(res, u, method)
 		if err != nil || next == nil {
 			return res, err
@@ -82,10 +80,18 @@ func (s *httpSink) send(ctx context.Context, method string, u *url.URL, head htt
 	return nil, fmt.Errorf("%w: more than %d redirects", ErrRefused, maxRedirects)
 }
 
+// keepText ends an answer and keeps the beginning of its body, which says why
+// where it is an error.
+func keepText(res *http.Response) {
+	text, _ := io.ReadAll(io.LimitReader(res.Body, 2048)) // only to be shown
+	res.Body.Close()
+	res.Body = io.NopCloser(bytes.NewReader(text))
+}
+
 // get reads a body.
-func (s *httpSink) get(ctx context.Context, u *url.URL, head http.Header) (*http.Response, io.ReadCloser, error) {
+func (s *httpSink) get(ctx context.Context, u *url.URL) (*http.Response, io.ReadCloser, error) {
 	for range maxRedirects + 1 {
-		req, err := s.request(ctx, http.MethodGet, u, head, nil)
+		req, err := s.request(ctx, http.MethodGet, u, nil, nil)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -125,9 +131,7 @@ func (s *httpSink) put(ctx context.Context, name string, head http.Header, body 
 	if err != nil {
 		return netFault(ctx, err)
 	}
-	text, _ := io.ReadAll(io.LimitReader(res.Body, 2048)) // of an error, to be shown
-	res.Body.Close()
-	res.Body = io.NopCloser(bytes.NewReader(text))
+	keepText(res)
 	next, err := s.redirect(res, u, http.MethodPut)
 	if err != nil {
 		return err

@@ -195,7 +195,7 @@ func parseDF(out string) (int64, bool) {
 }
 
 // Open is part of Sink.
-func (s *shellSink) Open(ctx context.Context, name string, off, size int64) (io.WriteCloser, error) {
+func (s *shellSink) Open(ctx context.Context, name string, off, _ int64) (io.WriteCloser, error) {
 	p := s.at(name)
 	if off == 0 {
 		if _, err := s.do(ctx, fmt.Sprintf("mkdir -p %s && : > %s", s.folder(), p)); err != nil {
@@ -211,16 +211,16 @@ func (s *shellSink) Open(ctx context.Context, name string, off, size int64) (io.
 	if err != nil {
 		return nil, err
 	}
-	return &shellWriter{s: s, ctx: ctx, name: name, w: w, at: off, size: size}, nil
+	return &shellWriter{s: s, ctx: ctx, name: name, w: w, at: off}, nil
 }
 
 // shellWriter explains why a connection ended.
 type shellWriter struct {
-	s        *shellSink
-	ctx      context.Context
-	name     string
-	w        io.WriteCloser
-	at, size int64
+	s    *shellSink
+	ctx  context.Context
+	name string
+	w    io.WriteCloser
+	at   int64
 }
 
 func (w *shellWriter) Write(p []byte) (int, error) {
@@ -240,7 +240,7 @@ func (w *shellWriter) Close() error {
 	err = remoteFault(err)
 	if IsPassing(err) && !errors.Is(err, ErrNoSpace) {
 		// A full disk looks like a break where nobody can say why.
-		if free, ferr := w.s.Free(w.ctx); ferr == nil && free < 1<<20 && free < w.size-w.at+1<<20 {
+		if free, ferr := w.s.Free(w.ctx); ferr == nil && free < 1<<20 {
 			return fmt.Errorf("%w: %d bytes are free: %s", ErrNoSpace, free, err.Error())
 		}
 	}

@@ -418,11 +418,6 @@ func (t *Transfer) Final() json.RawMessage { return t.final }
 // Already reports whether all targets had the file before.
 func (t *Transfer) Already() bool { return len(t.active()) == 0 }
 
-// Spilled reports whether bytes went where they cannot be taken back.
-func (t *Transfer) Spilled() bool {
-	return slices.ContainsFunc(t.lanes, func(l *lane) bool { return l.stream() && l.fed > 0 })
-}
-
 // disconnect ends all connections but those that cannot be made twice.
 func (t *Transfer) disconnect() {
 	for _, l := range t.lanes {

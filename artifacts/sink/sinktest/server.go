@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 )
 
 // Server is an HTTP server that takes files by PUT and knows as much beyond that as
@@ -236,26 +235,4 @@ func (s *Server) move(w http.ResponseWriter, r *http.Request) {
 		s.set(to.Path, b)
 		w.WriteHeader(http.StatusCreated)
 	}
-}
-
-// Throttle is a connection of so many bytes a second, for measurements.
-type Throttle struct {
-	R      io.Reader
-	Rate   int64
-	start  time.Time
-	passed int64
-}
-
-func (t *Throttle) Read(p []byte) (int, error) {
-	if t.start.IsZero() {
-		t.start = time.Now()
-	}
-	p = p[:min(len(p), 64<<10)]
-	n, err := t.R.Read(p)
-	t.passed += int64(n)
-	if t.Rate > 0 {
-		due := t.start.Add(time.Duration(float64(t.passed) / float64(t.Rate) * float64(time.Second)))
-		time.Sleep(time.Until(due))
-	}
-	return n, err
 }
