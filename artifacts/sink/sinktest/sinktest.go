@@ -268,8 +268,8 @@ func Run(t *testing.T, traits Traits, place func(t *testing.T) Place) {
 		}
 	})
 	t.Run("another beginning", func(t *testing.T) {
-		if traits.NoKeep || traits.NoParts || traits.Direct {
-			t.Skip("there is no unfinished file")
+		if traits.NoKeep || traits.Direct {
+			t.Skip("unfinished files have no name there")
 		}
 		w := begin(t)
 		other := Content(7000)
@@ -285,10 +285,10 @@ func Run(t *testing.T, traits Traits, place func(t *testing.T) Place) {
 		}
 	})
 	t.Run("longer than the file", func(t *testing.T) {
-		w := begin(t)
-		if traits.NoKeep || traits.NoParts || traits.Direct {
-			t.Skip("there is no unfinished file")
+		if traits.NoKeep || traits.Direct {
+			t.Skip("unfinished files have no name there")
 		}
+		w := begin(t)
 		w.Write(t, w.temp, append(append([]byte{}, data...), 'x'))
 		if err := (&Send{Data: data}).Run(t.Context(), w.f); err != nil {
 			t.Fatal(err)
