@@ -35,6 +35,7 @@ type httpSink struct {
 	dav    bool
 	parts  int                 // 0 unknown, 1 yes, -1 no
 	moved  map[string]*url.URL // where redirects led, by name
+	hops   int                 // how many PUTs met
 }
 
 const defaultChunk = 64 << 20

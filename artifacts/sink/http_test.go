@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -176,6 +177,31 @@ func TestToken(t *testing.T) {
 	s.opt.Token = "abc"
 	if err := (&sinktest.Send{Data: sinktest.Content(5000)}).Run(t.Context(), s.Open(t)); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRedirects are followed five times, also when a file is sent, and then no more.
+func TestRedirects(t *testing.T) {
+	data := sinktest.Content(200_000)
+	for _, n := range []int{1, 5, 6, 1000} {
+		s := &sinktest.Server{}
+		ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var k int
+			if _, err := fmt.Sscanf(r.URL.Path, "/%d", &k); r.Method == http.MethodPut && err == nil && k < n {
+				http.Redirect(w, r, fmt.Sprint("/", k+1), http.StatusTemporaryRedirect)
+				return
+			}
+			s.ServeHTTP(w, r)
+		}))
+		err := (&sinktest.Send{Data: data}).Run(t.Context(), open(t, ts.URL+"/0", sink.Options{}))
+		ts.Close()
+		got, ok := s.File(fmt.Sprint("/", n))
+		switch {
+		case n <= 5 && (err != nil || !bytes.Equal(got, data)):
+			t.Errorf("%d redirects: %v, %d bytes arrived", n, err, len(got))
+		case n > 5 && (!errors.Is(err, sink.ErrRefused) || !errors.Is(err, sink.ErrTarget) || ok):
+			t.Errorf("%d redirects: %v, a file: %v", n, err, ok)
+		}
 	}
 }
 

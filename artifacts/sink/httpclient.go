@@ -139,7 +139,7 @@ func (s *httpSink) put(ctx context.Context, name string, head http.Header, body 
 	if next != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if len(s.moved) > maxRedirects {
+		if s.hops++; s.hops > maxRedirects {
 			return fmt.Errorf("%w: more than %d redirects", ErrRefused, maxRedirects)
 		}
 		s.moved[name] = next

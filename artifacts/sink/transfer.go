@@ -136,8 +136,10 @@ func (t *Transfer) Run(ctx context.Context, produce Producer) error {
 		var again *restart
 		switch {
 		case errors.As(err, &again):
-			if restarts++; restarts > 2*len(t.lanes)+2 {
-				return again.why
+			// What was there is wrong once, what arrives is so once, redirects end
+			// by themselves: this ends only what goes on for ever.
+			if restarts++; restarts > (2+maxRedirects)*len(t.lanes)+2 {
+				return err
 			}
 			t.opt.Say(err.Error() + "; it is sent anew")
 			continue
