@@ -16,6 +16,7 @@ import (
 	"quern/artifacts/sink"
 	"quern/internal/digest"
 	"quern/pipeline"
+	"quern/tensor"
 )
 
 func sendCommand() *cli.Command {
@@ -218,21 +219,10 @@ func (f *fileToSend) send(ctx context.Context, rep reporter, to []sink.Target, o
 
 // sum hashes the file first, so that a target that has it gets nothing.
 func (f *fileToSend) sum(ctx context.Context, size int64) (digest.Digest, error) {
-	h := digest.New()
-	buf := make([]byte, 1<<20)
-	r := io.NewSectionReader(f.File, 0, size)
-	for {
-		if cause := context.Cause(ctx); cause != nil {
-			return digest.Digest{}, cause
-		}
-		n, err := r.Read(buf)
-		h.Write(buf[:n])
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return digest.Digest{}, pipeline.SourceFault(err)
-		}
+	r := tensor.ContextReaderAt(ctx, tensor.ReaderAtBlob(f.path, f.File, size))
+	sum, _, err := digest.OfReader(io.NewSectionReader(r, 0, size))
+	if cause := context.Cause(ctx); cause != nil {
+		return digest.Digest{}, cause
 	}
-	return digest.Sum(h), nil
+	return sum, pipeline.SourceFault(err)
 }
