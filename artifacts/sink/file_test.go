@@ -12,55 +12,17 @@ import (
 	"quern/artifacts/sink/sinktest"
 )
 
-// folder is a place on this machine, reached by whatever target.
-type folder struct {
-	dir    string
-	target string
-	opt    sink.Options
-}
-
-func open(t *testing.T, target string, opt sink.Options) sink.Sink {
-	t.Helper()
-	tg, err := sink.Parse(target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := sink.Open(tg, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
-}
-
-func (f folder) Open(t *testing.T) sink.Sink {
-	t.Helper()
-	return open(t, f.target, f.opt)
-}
-
-func (f folder) Read(t *testing.T, name string) ([]byte, bool) {
-	b, err := os.ReadFile(filepath.Join(f.dir, name))
-	return b, err == nil
-}
-
-func (f folder) Write(t *testing.T, name string, b []byte) {
-	t.Helper()
-	if err := os.WriteFile(filepath.Join(f.dir, name), b, 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestFile(t *testing.T) {
 	sinktest.Run(t, sinktest.Traits{NoKeep: true}, func(t *testing.T) sinktest.Place {
 		dir := t.TempDir()
-		return folder{dir: dir, target: filepath.Join(dir, "a model.gguf")}
+		return sinktest.Folder{Dir: dir, Target: filepath.Join(dir, "a model.gguf")}
 	})
 }
 
 func TestFileMakesFolders(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a", "b", "c.bin")
-	if err := (&sinktest.Send{Data: sinktest.Content(10)}).Run(t.Context(), open(t, path, sink.Options{})); err != nil {
+	if err := (&sinktest.Send{Data: sinktest.Content(10)}).Run(t.Context(), sinktest.Open(t, path, sink.Options{})); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(path); err != nil || len(b) != 10 {
@@ -69,10 +31,10 @@ func TestFileMakesFolders(t *testing.T) {
 }
 
 // image is a place inside a flash image.
-type image struct{ folder }
+type image struct{ sinktest.Folder }
 
 func (i image) Read(t *testing.T, name string) ([]byte, bool) {
-	b, ok := i.folder.Read(t, name)
+	b, ok := i.Folder.Read(t, name)
 	if !ok || len(b) != 32<<10 { // a file that was there before
 		return b, ok
 	}
@@ -90,7 +52,7 @@ type emptyImage struct{ image }
 func TestFlash(t *testing.T) {
 	sinktest.Run(t, sinktest.Traits{NoKeep: true}, func(t *testing.T) sinktest.Place {
 		dir := t.TempDir()
-		f := folder{dir: dir, target: "flash:" + filepath.Join(dir, "image.bin") + "?offset=0x2000&partition-size=32K"}
+		f := sinktest.Folder{Dir: dir, Target: "flash:" + filepath.Join(dir, "image.bin") + "?offset=0x2000&partition-size=32K"}
 		if strings.HasSuffix(t.Name(), "/empty") {
 			return emptyImage{image{f}}
 		}
@@ -99,13 +61,13 @@ func TestFlash(t *testing.T) {
 }
 
 func (i emptyImage) Read(t *testing.T, name string) ([]byte, bool) {
-	b, ok := i.folder.Read(t, name)
+	b, ok := i.Folder.Read(t, name)
 	return []byte{}, ok && len(b) == 32<<10 && bytes.Count(b, []byte{0xff}) == len(b)
 }
 
 func TestFlashIsTooSmall(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "image.bin")
-	s := open(t, "flash:"+path+"?offset=64K&partition-size=960KiB&map=64K", sink.Options{})
+	s := sinktest.Open(t, "flash:"+path+"?offset=64K&partition-size=960KiB&map=64K", sink.Options{})
 	err := (&sinktest.Send{Data: make([]byte, 896<<10+1)}).Run(t.Context(), s)
 	if !errors.Is(err, sink.ErrTooLarge) || !strings.Contains(err.Error(), "1 more than the 917504") {
 		t.Errorf("%v", err)
@@ -113,7 +75,7 @@ func TestFlashIsTooSmall(t *testing.T) {
 	if _, err := os.Stat(path); err == nil {
 		t.Error("an image was written")
 	}
-	if err := (&sinktest.Send{Data: make([]byte, 896<<10)}).Run(t.Context(), open(t, "flash:"+path+"?offset=64K&partition-size=960KiB&map=64K", sink.Options{})); err != nil {
+	if err := (&sinktest.Send{Data: make([]byte, 896<<10)}).Run(t.Context(), sinktest.Open(t, "flash:"+path+"?offset=64K&partition-size=960KiB&map=64K", sink.Options{})); err != nil {
 		t.Error(err)
 	}
 }
@@ -125,7 +87,7 @@ func TestFlashAround(t *testing.T) {
 	path := filepath.Join(dir, "image.bin")
 	target := "flash:" + path + "?offset=4K&partition-size=8K"
 	data := sinktest.Content(100)
-	if err := (&sinktest.Send{Data: data}).Run(t.Context(), open(t, target, sink.Options{})); err != nil {
+	if err := (&sinktest.Send{Data: data}).Run(t.Context(), sinktest.Open(t, target, sink.Options{})); err != nil {
 		t.Fatal(err)
 	}
 	b, _ := os.ReadFile(path)
@@ -134,7 +96,7 @@ func TestFlashAround(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &sinktest.Send{Data: data, Known: true}
-	if err := s.Run(t.Context(), open(t, target, sink.Options{})); err != nil {
+	if err := s.Run(t.Context(), sinktest.Open(t, target, sink.Options{})); err != nil {
 		t.Fatal(err)
 	}
 	if b, _ = os.ReadFile(path); b[8000] != 0xff || s.Produced == 0 {
@@ -145,7 +107,7 @@ func TestFlashAround(t *testing.T) {
 func TestStdout(t *testing.T) {
 	var out bytes.Buffer
 	data := sinktest.Content(5000)
-	if err := (&sinktest.Send{Data: data}).Run(t.Context(), open(t, "-", sink.Options{Stdout: &out})); err != nil {
+	if err := (&sinktest.Send{Data: data}).Run(t.Context(), sinktest.Open(t, "-", sink.Options{Stdout: &out})); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(out.Bytes(), data) {
@@ -159,11 +121,11 @@ func TestTee(t *testing.T) {
 	dir := t.TempDir()
 	data := sinktest.Content(20_000)
 	var out bytes.Buffer
-	a := &sinktest.Faulty{Sink: open(t, filepath.Join(dir, "a"), sink.Options{}), BreakAt: 7001, Breaks: 1}
-	b := &sinktest.Faulty{Sink: open(t, filepath.Join(dir, "b"), sink.Options{}), FlipAt: 3, Flips: 1}
-	c := open(t, "flash:"+filepath.Join(dir, "c")+"?partition-size=20K&sector=1K", sink.Options{})
+	a := &sinktest.Faulty{Sink: sinktest.Open(t, filepath.Join(dir, "a"), sink.Options{}), BreakAt: 7001, Breaks: 1}
+	b := &sinktest.Faulty{Sink: sinktest.Open(t, filepath.Join(dir, "b"), sink.Options{}), FlipAt: 3, Flips: 1}
+	c := sinktest.Open(t, "flash:"+filepath.Join(dir, "c")+"?partition-size=20K&sector=1K", sink.Options{})
 	s := &sinktest.Send{Data: data}
-	if err := s.Run(t.Context(), a, b, c, open(t, "-", sink.Options{Stdout: &out})); err != nil {
+	if err := s.Run(t.Context(), a, b, c, sinktest.Open(t, "-", sink.Options{Stdout: &out})); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"a", "b", "c"} {
@@ -174,5 +136,23 @@ func TestTee(t *testing.T) {
 	}
 	if !bytes.Equal(out.Bytes(), data) {
 		t.Errorf("standard output got %d bytes", out.Len())
+	}
+}
+
+// TestOnlyTheLength: where nothing computes a digest and nothing can be read back,
+// the file is sent, and the user told.
+func TestOnlyTheLength(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x")
+	data := sinktest.Content(5000)
+	s := &sinktest.Send{Data: data}
+	f := &sinktest.Faulty{Sink: sinktest.Open(t, path, sink.Options{}), NoSum: true}
+	if err := s.Run(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(path); err != nil || !bytes.Equal(b, data) {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	if !strings.Contains(strings.Join(s.Said, "\n"), "only its length was compared") {
+		t.Errorf("said %q", s.Said)
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -28,16 +26,12 @@ const remote = "/models/a model.gguf"
 
 func serve(t *testing.T, s *sinktest.Server) server {
 	t.Helper()
-	ts := httptest.NewUnstartedServer(s)
-	ts.Config.ErrorLog = log.New(io.Discard, "", 0)
-	ts.Start()
-	t.Cleanup(ts.Close)
-	return server{s, ts.URL, sink.Options{Chunk: 2048}}
+	return server{s, s.Start(t), sink.Options{Chunk: 2048}}
 }
 
 func (s server) Open(t *testing.T) sink.Sink {
 	t.Helper()
-	return open(t, s.url+strings.ReplaceAll(remote, " ", "%20"), s.opt)
+	return sinktest.Open(t, s.url+strings.ReplaceAll(remote, " ", "%20"), s.opt)
 }
 
 func (s server) Read(_ *testing.T, name string) ([]byte, bool) {
@@ -148,7 +142,7 @@ func TestCredentials(t *testing.T) {
 	first := serve(t, &sinktest.Server{Auth: basic, Redirect: other.url})
 	target := strings.Replace(first.url, "://", "://me:s3cret@", 1) + "/x?sig=s3cret"
 	send := &sinktest.Send{Data: data}
-	sk := open(t, target, sink.Options{})
+	sk := sinktest.Open(t, target, sink.Options{})
 	err := send.Run(t.Context(), sk)
 	// The other host has the file; the first one cannot show it.
 	if b, ok := other.File("/x"); !ok || !bytes.Equal(b, data) {
@@ -166,7 +160,7 @@ func TestCredentials(t *testing.T) {
 	}
 	// The same with a target that nobody answers at.
 	send = &sinktest.Send{Data: data}
-	err = send.Run(t.Context(), open(t, "http://me:s3cret@127.0.0.1:1/x?sig=s3cret", sink.Options{Token: "s3cret"}))
+	err = send.Run(t.Context(), sinktest.Open(t, "http://me:s3cret@127.0.0.1:1/x?sig=s3cret", sink.Options{Token: "s3cret"}))
 	if err == nil || strings.Contains(err.Error()+strings.Join(send.Said, ""), "s3cret") {
 		t.Errorf("%v: %q", err, send.Said)
 	}
@@ -193,7 +187,7 @@ func TestRedirects(t *testing.T) {
 			}
 			s.ServeHTTP(w, r)
 		}))
-		err := (&sinktest.Send{Data: data}).Run(t.Context(), open(t, ts.URL+"/0", sink.Options{}))
+		err := (&sinktest.Send{Data: data}).Run(t.Context(), sinktest.Open(t, ts.URL+"/0", sink.Options{}))
 		ts.Close()
 		got, ok := s.File(fmt.Sprint("/", n))
 		switch {
@@ -210,7 +204,7 @@ func TestDowngrade(t *testing.T) {
 	plain := serve(t, &sinktest.Server{})
 	ts := httptest.NewTLSServer(http.RedirectHandler(plain.url+"/x", http.StatusTemporaryRedirect))
 	defer ts.Close()
-	sk := open(t, ts.URL+"/x", sink.Options{})
+	sk := sinktest.Open(t, ts.URL+"/x", sink.Options{})
 	sink.Trust(sk, ts.Client())
 	err := (&sinktest.Send{Data: []byte("abc")}).Run(t.Context(), sk)
 	if !errors.Is(err, sink.ErrRefused) || len(plain.Log) > 0 {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -15,21 +14,6 @@ import (
 	"quern/artifacts/sink"
 	"quern/artifacts/sink/sinktest"
 )
-
-// client writes a script that stands for ssh or adb: it runs its last argument, as
-// the other side would. before is put in front.
-func client(t *testing.T, before string) []string {
-	t.Helper()
-	if runtime.GOOS == "windows" {
-		t.Skip("needs a POSIX shell")
-	}
-	path := filepath.Join(t.TempDir(), "client.sh")
-	script := "for a; do :; done\n" + before + "\nexec sh -c \"$a\"\n"
-	if err := os.WriteFile(path, []byte(script), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return []string{"sh", path}
-}
 
 // only makes a folder with these programs and no others.
 func only(t *testing.T, programs ...string) string {
@@ -51,37 +35,37 @@ func only(t *testing.T, programs ...string) string {
 var oddNames = []string{"plain", "with space", `it's "so" $HOME`, "-rf", "a;b&c|d", "*", "back\\slash", "ünï", "`id`"}
 
 func TestSSH(t *testing.T) {
-	c := client(t, "")
+	c := sinktest.Client(t, "")
 	sinktest.Run(t, sinktest.Traits{}, func(t *testing.T) sinktest.Place {
 		dir := t.TempDir()
-		return folder{dir: dir, target: "ssh:box:" + filepath.Join(dir, "a model's.gguf"), opt: sink.Options{SSH: c}}
+		return sinktest.Folder{Dir: dir, Target: "ssh:box:" + filepath.Join(dir, "a model's.gguf"), Opt: sink.Options{SSH: c}}
 	})
 }
 
 func TestADB(t *testing.T) {
-	c := client(t, "")
+	c := sinktest.Client(t, "")
 	sinktest.Run(t, sinktest.Traits{}, func(t *testing.T) sinktest.Place {
 		dir := t.TempDir()
-		return folder{dir: dir, target: "adb:" + filepath.Join(dir, "a model's.gguf"), opt: sink.Options{ADB: c, Settle: 150 * time.Millisecond}}
+		return sinktest.Folder{Dir: dir, Target: "adb:" + filepath.Join(dir, "a model's.gguf"), Opt: sink.Options{ADB: c, Settle: 150 * time.Millisecond}}
 	})
 }
 
 // TestPoorDevice has no tool for SHA-256, no stat and no truncate.
 func TestPoorDevice(t *testing.T) {
 	bin := only(t, "sh", "cat", "head", "wc", "mkdir", "mv", "rm", "dirname", "sync")
-	c := client(t, "PATH="+bin)
+	c := sinktest.Client(t, "PATH="+bin)
 	sinktest.Run(t, sinktest.Traits{}, func(t *testing.T) sinktest.Place {
 		dir := t.TempDir()
-		return folder{dir: dir, target: "adb:" + filepath.Join(dir, "model.gguf"), opt: sink.Options{ADB: c, Settle: 150 * time.Millisecond}}
+		return sinktest.Folder{Dir: dir, Target: "adb:" + filepath.Join(dir, "model.gguf"), Opt: sink.Options{ADB: c, Settle: 150 * time.Millisecond}}
 	})
 }
 
 // TestNoisyLogin is a machine whose shell greets, also where it should not.
 func TestNoisyLogin(t *testing.T) {
-	c := client(t, `case "$a" in *cat*">>"*) ;; *) echo "welcome 12345"; esac`)
+	c := sinktest.Client(t, `case "$a" in *cat*">>"*) ;; *) echo "welcome 12345"; esac`)
 	dir := t.TempDir()
 	data := sinktest.Content(3000)
-	if err := (&sinktest.Send{Data: data}).Run(t.Context(), open(t, "ssh:box:"+dir+"/x", sink.Options{SSH: c})); err != nil {
+	if err := (&sinktest.Send{Data: data}).Run(t.Context(), sinktest.Open(t, "ssh:box:"+dir+"/x", sink.Options{SSH: c})); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(dir + "/x"); err != nil || string(b) != string(data) {
@@ -90,13 +74,13 @@ func TestNoisyLogin(t *testing.T) {
 }
 
 func TestNamesAreQuoted(t *testing.T) {
-	c := client(t, "")
+	c := sinktest.Client(t, "")
 	for _, name := range oddNames {
 		dir := filepath.Join(t.TempDir(), name)
 		data := sinktest.Content(500)
 		for _, target := range []string{"ssh:box:", "adb:"} {
 			path := filepath.Join(dir, target[:3], name)
-			s := open(t, target+path, sink.Options{SSH: c, ADB: c})
+			s := sinktest.Open(t, target+path, sink.Options{SSH: c, ADB: c})
 			if err := (&sinktest.Send{Data: data}).Run(t.Context(), s); err != nil {
 				t.Errorf("%s: %v", path, err)
 				continue
@@ -114,8 +98,8 @@ func TestNamesAreQuoted(t *testing.T) {
 // TestRelativePath of ssh starts at the home folder, and may start with a dash.
 func TestRelativePath(t *testing.T) {
 	home := t.TempDir()
-	c := client(t, "cd "+home)
-	s := open(t, "ssh:box:-models/-x", sink.Options{SSH: c})
+	c := sinktest.Client(t, "cd "+home)
+	s := sinktest.Open(t, "ssh:box:-models/-x", sink.Options{SSH: c})
 	if err := (&sinktest.Send{Data: []byte("abc")}).Run(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
@@ -131,10 +115,10 @@ func TestClientBreaks(t *testing.T) {
 			t.Run(fmt.Sprint(kind, after), func(t *testing.T) {
 				dir := t.TempDir()
 				once := filepath.Join(dir, "broken")
-				c := client(t, fmt.Sprintf(`case "$a" in *cat*">>"*) if [ ! -e %s ]; then : > %s; head -c %d | sh -c "$a"; echo "Connection reset by peer" >&2; exit 255; fi;; esac`, once, once, after))
+				c := sinktest.Client(t, fmt.Sprintf(`case "$a" in *cat*">>"*) if [ ! -e %s ]; then : > %s; head -c %d | sh -c "$a"; echo "Connection reset by peer" >&2; exit 255; fi;; esac`, once, once, after))
 				data := sinktest.Content(100_000)
 				s := &sinktest.Send{Data: data}
-				f := &sinktest.Faulty{Sink: open(t, kind+dir+"/x", sink.Options{SSH: c, ADB: c})}
+				f := &sinktest.Faulty{Sink: sinktest.Open(t, kind+dir+"/x", sink.Options{SSH: c, ADB: c})}
 				if err := s.Run(t.Context(), f); err != nil {
 					t.Fatal(err)
 				}
@@ -153,10 +137,10 @@ func TestClientBreaks(t *testing.T) {
 // the bytes are there.
 func TestLateFlush(t *testing.T) {
 	dir := t.TempDir()
-	c := client(t, `case "$a" in *cat*">>"*) cat > `+dir+`/buffer; (sleep 0.3; sh -c "$a" < `+dir+`/buffer) > /dev/null 2>&1 & exit 0;; esac`)
+	c := sinktest.Client(t, `case "$a" in *cat*">>"*) cat > `+dir+`/buffer; (sleep 0.3; sh -c "$a" < `+dir+`/buffer) > /dev/null 2>&1 & exit 0;; esac`)
 	data := sinktest.Content(50_000)
 	s := &sinktest.Send{Data: data}
-	if err := s.Run(t.Context(), open(t, "adb:"+dir+"/x", sink.Options{ADB: c})); err != nil {
+	if err := s.Run(t.Context(), sinktest.Open(t, "adb:"+dir+"/x", sink.Options{ADB: c})); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(dir + "/x"); err != nil || string(b) != string(data) || s.Pauses != 0 {
@@ -175,25 +159,25 @@ func TestNotEnoughSpace(t *testing.T) {
 	}
 	for _, kind := range []string{"ssh:box:", "adb:"} {
 		dir := t.TempDir()
-		opt := sink.Options{SSH: client(t, df(97)), ADB: client(t, df(97))}
-		f := &sinktest.Faulty{Sink: open(t, kind+dir+"/x", opt)}
+		opt := sink.Options{SSH: sinktest.Client(t, df(97)), ADB: sinktest.Client(t, df(97))}
+		f := &sinktest.Faulty{Sink: sinktest.Open(t, kind+dir+"/x", opt)}
 		err := (&sinktest.Send{Data: make([]byte, 100_000)}).Run(t.Context(), f)
 		if !errors.Is(err, sink.ErrNoSpace) || !strings.Contains(err.Error(), "100000 bytes are to be sent and 99328 are free") || f.Opens != 0 {
 			t.Errorf("%s: %v after %d opens", kind, err, f.Opens)
 		}
-		opt = sink.Options{SSH: client(t, df(98)), ADB: client(t, df(98))}
-		if err := (&sinktest.Send{Data: make([]byte, 100_000)}).Run(t.Context(), open(t, kind+dir+"/x", opt)); err != nil {
+		opt = sink.Options{SSH: sinktest.Client(t, df(98)), ADB: sinktest.Client(t, df(98))}
+		if err := (&sinktest.Send{Data: make([]byte, 100_000)}).Run(t.Context(), sinktest.Open(t, kind+dir+"/x", opt)); err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
 }
 
-// TestFullDisk fills a device with the help of a limit on files.
+// TestFullDisk is a device whose cat finds no more space.
 func TestFullDisk(t *testing.T) {
-	c := client(t, `case "$a" in *cat*">>"*) head -c 30000 | sh -c "$a"; echo "cat: write error: No space left on device" >&2; exit 1;; esac`)
+	c := sinktest.Client(t, `case "$a" in *cat*">>"*) head -c 30000 | sh -c "$a"; echo "cat: write error: No space left on device" >&2; exit 1;; esac`)
 	dir := t.TempDir()
 	s := &sinktest.Send{Data: make([]byte, 100_000)}
-	err := s.Run(t.Context(), open(t, "ssh:box:"+dir+"/x", sink.Options{SSH: c}))
+	err := s.Run(t.Context(), sinktest.Open(t, "ssh:box:"+dir+"/x", sink.Options{SSH: c}))
 	if !errors.Is(err, sink.ErrNoSpace) {
 		t.Errorf("%v", err)
 	}
@@ -216,9 +200,9 @@ func TestMessages(t *testing.T) {
 		{"adb:/x", "error: more than one device/emulator", 1, "adb:SERIAL:/x", true},
 		{"adb:AB12:/x", "error: device 'AB12' not found", 1, "AB12", false},
 	} {
-		cl := client(t, fmt.Sprintf("echo %q >&2; exit %d", c.says, c.code))
+		cl := sinktest.Client(t, fmt.Sprintf("echo %q >&2; exit %d", c.says, c.code))
 		s := &sinktest.Send{Data: []byte("x")}
-		err := s.Run(t.Context(), open(t, c.target, sink.Options{SSH: cl, ADB: cl}))
+		err := s.Run(t.Context(), sinktest.Open(t, c.target, sink.Options{SSH: cl, ADB: cl}))
 		if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, sink.ErrRefused) != c.refused || !errors.Is(err, sink.ErrTarget) {
 			t.Errorf("%s: %v", c.says, err)
 		}
@@ -229,16 +213,16 @@ func TestMessages(t *testing.T) {
 }
 
 func TestNoClient(t *testing.T) {
-	err := (&sinktest.Send{Data: []byte("x")}).Run(t.Context(), open(t, "adb:/x", sink.Options{ADB: []string{"no-such-adb-here"}}))
+	err := (&sinktest.Send{Data: []byte("x")}).Run(t.Context(), sinktest.Open(t, "adb:/x", sink.Options{ADB: []string{"no-such-adb-here"}}))
 	if err == nil || !strings.Contains(err.Error(), "not installed") {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestTargetIsAFolder(t *testing.T) {
-	c := client(t, "")
+	c := sinktest.Client(t, "")
 	dir := t.TempDir()
-	err := (&sinktest.Send{Data: []byte("x")}).Run(t.Context(), open(t, "ssh:box:"+dir, sink.Options{SSH: c}))
+	err := (&sinktest.Send{Data: []byte("x")}).Run(t.Context(), sinktest.Open(t, "ssh:box:"+dir, sink.Options{SSH: c}))
 	if !errors.Is(err, sink.ErrFolder) || !strings.Contains(err.Error(), "end the target with /") {
 		t.Errorf("%v", err)
 	}
@@ -247,7 +231,7 @@ func TestTargetIsAFolder(t *testing.T) {
 // TestCancelEndsTheClient: a transfer that is broken off leaves no client behind
 // and does not wait for one.
 func TestCancelEndsTheClient(t *testing.T) {
-	c := client(t, `case "$a" in *cat*">>"*) exec sleep 600;; esac`)
+	c := sinktest.Client(t, `case "$a" in *cat*">>"*) exec sleep 600;; esac`)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("Ctrl-C")
 	s := &sinktest.Send{Data: make([]byte, 20<<20), Stop: func(at int) error {
@@ -256,7 +240,7 @@ func TestCancelEndsTheClient(t *testing.T) {
 		}
 		return ctx.Err()
 	}}
-	if err := s.Run(ctx, open(t, "ssh:box:"+t.TempDir()+"/x", sink.Options{SSH: c})); !errors.Is(err, cause) {
+	if err := s.Run(ctx, sinktest.Open(t, "ssh:box:"+t.TempDir()+"/x", sink.Options{SSH: c})); !errors.Is(err, cause) {
 		t.Errorf("%v", err)
 	}
 }

@@ -3,12 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"io"
-	"log"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -17,17 +13,10 @@ import (
 	"quern/internal/testmodel"
 )
 
-// fakeADB stands for the adb client: it runs its last argument.
+// fakeADB stands for the adb client.
 func fakeADB(t *testing.T, before string) string {
 	t.Helper()
-	if runtime.GOOS == "windows" {
-		t.Skip("needs a POSIX shell")
-	}
-	path := filepath.Join(t.TempDir(), "adb.sh")
-	if err := os.WriteFile(path, []byte("for a; do :; done\n"+before+"\nexec sh -c \"$a\"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return "sh " + path
+	return strings.Join(sinktest.Client(t, before), " ")
 }
 
 func toSend(t *testing.T, n int) (string, []byte) {
@@ -102,38 +91,58 @@ func TestSendStdout(t *testing.T) {
 	}
 }
 
+// sendFault is a command line of send and how it ends.
+type sendFault struct {
+	args []string
+	code int
+	says string
+}
+
+func (c sendFault) check(t *testing.T) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	code := run(t.Context(), append([]string{"quern", "send"}, c.args...), nil, &out, &errOut)
+	if all := errOut.String() + out.String(); code != c.code || !strings.Contains(all, c.says) {
+		t.Errorf("send %q: exit code %d, want %d: %s", c.args, code, c.code, all)
+	}
+}
+
 func TestSendExitCodes(t *testing.T) {
 	path, _ := toSend(t, 5000)
-	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(path, link); err != nil {
-		t.Skip(err)
-	}
 	dir := t.TempDir()
-	for _, c := range []struct {
-		args []string
-		code int
-		says string
-	}{
+	for _, c := range []sendFault{
 		{[]string{path}, 2, "a file and where it goes"},
 		{[]string{path, "scp:box:/x"}, 2, "unknown kind"},
 		{[]string{path, path}, 2, "is the file itself"},
-		{[]string{path, link}, 2, "is the file itself"},
 		{[]string{path, "flash:" + path + "?partition-size=8K"}, 2, "is the file itself"},
 		{[]string{path, dir + "/", filepath.Join(dir, "model.gguf")}, 2, "given twice"},
 		{[]string{path, "flash:" + dir + "/i?partition-size=4K"}, 2, "904 more than the 4096"},
 		{[]string{path, "-", "--json"}, 2, "standard output"},
 		{[]string{dir, "-"}, 2, "no regular file"},
 		{[]string{dir + "/none", "-"}, 4, "no such file"},
-		{[]string{path, "adb:/x", "--adb", fakeADB(t, "echo 'error: device unauthorized.' >&2; exit 1")}, 4, "allow this computer"},
 		{[]string{path, "adb:/x", "--adb", dir + "/no-adb"}, 4, "not"},
-		{[]string{path, "adb:" + dir, "--adb", fakeADB(t, "")}, 2, "end the target with /"},
 	} {
-		var out, errOut bytes.Buffer
-		code := run(t.Context(), append([]string{"quern", "send"}, c.args...), nil, &out, &errOut)
-		if all := errOut.String() + out.String(); code != c.code || !strings.Contains(all, c.says) {
-			t.Errorf("send %q: exit code %d, want %d: %s", c.args, code, c.code, all)
-		}
+		c.check(t)
 	}
+}
+
+func TestSendExitCodesOfADB(t *testing.T) {
+	path, _ := toSend(t, 5000)
+	for _, c := range []sendFault{
+		{[]string{path, "adb:/x", "--adb", fakeADB(t, "echo 'error: device unauthorized.' >&2; exit 1")}, 4, "allow this computer"},
+		{[]string{path, "adb:" + t.TempDir(), "--adb", fakeADB(t, "")}, 2, "end the target with /"},
+	} {
+		c.check(t)
+	}
+}
+
+func TestSendThroughALink(t *testing.T) {
+	path, _ := toSend(t, 5000)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(path, link); err != nil {
+		t.Skipf("no links here: %v", err)
+	}
+	sendFault{[]string{path, link}, 2, "is the file itself"}.check(t)
 }
 
 // TestBuildSends builds the demo's recipe to a server: nothing stays here, no
@@ -160,13 +169,10 @@ func TestBuildSends(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &sinktest.Server{DAV: true, Parts: true}
-	ts := httptest.NewUnstartedServer(s)
-	ts.Config.ErrorLog = log.New(io.Discard, "", 0)
-	ts.Start()
-	defer ts.Close()
+	server := s.Start(t)
 	out.Reset()
 	errOut.Reset()
-	to := strings.Replace(ts.URL, "://", "://me:s3cret@", 1) + "/llm/"
+	to := strings.Replace(server, "://", "://me:s3cret@", 1) + "/llm/"
 	if code := run(t.Context(), []string{"quern", "build", copied, "-o", filepath.Join(dir, "none"), "--store", store, "--to", to}, nil, &out, &errOut); code != 0 {
 		t.Fatalf("exit code %d: %s", code, errOut.String())
 	}
@@ -204,7 +210,7 @@ func TestBuildSends(t *testing.T) {
 	}
 	// plan says where it goes, verify of the store minds no journal.
 	out.Reset()
-	if code := run(t.Context(), []string{"quern", "plan", copied, "--store", store, "--to", to}, nil, &out, &errOut); code != 0 || !strings.Contains(out.String(), "goes to "+ts.URL+"/llm/"+name) {
+	if code := run(t.Context(), []string{"quern", "plan", copied, "--store", store, "--to", to}, nil, &out, &errOut); code != 0 || !strings.Contains(out.String(), "goes to "+server+"/llm/"+name) {
 		t.Errorf("plan: exit code %d: %s", code, out.String())
 	}
 	if code := run(t.Context(), []string{"quern", "store", "verify", "--store", store}, nil, &out, &errOut); code != 0 {

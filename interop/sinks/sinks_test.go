@@ -171,37 +171,6 @@ func sshd(t *testing.T) ([]string, *cutter) {
 	return nil, nil
 }
 
-// place is a folder of this machine, reached through the peer.
-type place struct {
-	dir, target string
-	opt         sink.Options
-}
-
-func (p place) Open(t *testing.T) sink.Sink {
-	t.Helper()
-	tg, err := sink.Parse(p.target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := sink.Open(tg, p.opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-func (p place) Read(_ *testing.T, name string) ([]byte, bool) {
-	b, err := os.ReadFile(filepath.Join(p.dir, name))
-	return b, err == nil
-}
-
-func (p place) Write(t *testing.T, name string, b []byte) {
-	t.Helper()
-	if err := os.WriteFile(filepath.Join(p.dir, name), b, 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
 const oddName = `a "model's" $HOME;-.gguf`
 
 func TestSSHD(t *testing.T) {
@@ -210,9 +179,9 @@ func TestSSHD(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := func(t *testing.T) place {
+	at := func(t *testing.T) sinktest.Folder {
 		dir := t.TempDir()
-		return place{dir, "ssh:" + me.Username + "@127.0.0.1:" + filepath.Join(dir, oddName), sink.Options{SSH: argv}}
+		return sinktest.Folder{Dir: dir, Target: "ssh:" + me.Username + "@127.0.0.1:" + filepath.Join(dir, oddName), Opt: sink.Options{SSH: argv}}
 	}
 	t.Run("promises", func(t *testing.T) {
 		sinktest.Run(t, sinktest.Traits{}, func(t *testing.T) sinktest.Place { return at(t) })
@@ -242,9 +211,9 @@ func TestADB(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	defer func() { _ = exec.Command(client, "kill-server").Run() }() // ours alone, by its port
-	at := func(t *testing.T) place {
+	at := func(t *testing.T) sinktest.Folder {
 		dir := t.TempDir()
-		return place{dir, "adb:" + d.Serial() + ":" + filepath.Join(dir, oddName), sink.Options{ADB: []string{client}, Settle: time.Second}}
+		return sinktest.Folder{Dir: dir, Target: "adb:" + d.Serial() + ":" + filepath.Join(dir, oddName), Opt: sink.Options{ADB: []string{client}, Settle: time.Second}}
 	}
 	t.Run("promises", func(t *testing.T) {
 		sinktest.Run(t, sinktest.Traits{}, func(t *testing.T) sinktest.Place { return at(t) })
@@ -256,7 +225,7 @@ func TestADB(t *testing.T) {
 
 // breaks cuts the connection in the middle of a file, in one process and between
 // two, and wants the rest sent and no more.
-func breaks(t *testing.T, cutAfter func(int64), at func(*testing.T) place) {
+func breaks(t *testing.T, cutAfter func(int64), at func(*testing.T) sinktest.Folder) {
 	data := sinktest.Content(24 << 20)
 	for _, n := range []int64{100_000, 11 << 20} {
 		p := at(t)
