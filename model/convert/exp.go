@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/big"
 	"sync"
+
+	"quern/internal/exact"
 )
 
 // Exponentials as PyTorch computes them, to the last bit.
@@ -23,16 +25,16 @@ const expSteps = 128
 // expPowers are hi and lo of each step.
 var expPowers = sync.OnceValue(func() (out [expSteps]pair) {
 	// 2^(1/128) by seven square roots, and its powers.
-	root := bigNum(2)
+	root := exact.Num(2)
 	for range 7 {
-		root = new(big.Float).SetPrec(bigPrec).Sqrt(root)
+		root = new(big.Float).Sqrt(root)
 	}
-	p := bigNum(1)
+	p := exact.Num(1)
 	for j := range out {
 		hi, _ := p.Float32()
-		lo, _ := new(big.Float).SetPrec(bigPrec).Sub(p, bigNum(float64(hi))).Float32()
+		lo, _ := new(big.Float).Sub(p, exact.Num(float64(hi))).Float32()
 		out[j] = pair{hi, lo}
-		p = new(big.Float).SetPrec(bigPrec).Mul(p, root)
+		p = new(big.Float).Mul(p, root)
 	}
 	return out
 })
@@ -64,5 +66,6 @@ func expExact(x float32) float32 {
 	case x < -104:
 		return 0
 	}
-	return expBig(new(big.Float).SetPrec(bigPrec).SetFloat64(float64(x)))
+	out, _ := exact.Exp(exact.Num(float64(x))).Float32()
+	return out
 }

@@ -2,7 +2,8 @@ package convert
 
 import (
 	"math"
-	"math/big"
+
+	"quern/internal/exact"
 )
 
 // Powers as PyTorch computes them for rope factors, to the last bit.
@@ -139,42 +140,7 @@ func powSleef(x, y float32) float32 { return expPair(mulNumber(logPair(x), y)) }
 
 // powExact is the float32 nearest to x^y.
 func powExact(x, y float32) float32 {
-	frac, e := math.Frexp(float64(x))
-	a := new(big.Float).Mul(lnBig(bigNum(2)), bigNum(float64(e)))
-	a.Add(a, lnBig(bigNum(frac))).Mul(a, bigNum(float64(y)))
-	return expBig(a)
-}
-
-const bigPrec = 160
-
-func bigNum(v float64) *big.Float { return new(big.Float).SetPrec(bigPrec).SetFloat64(v) }
-
-// negligible reports that a term of a series no longer counts.
-func negligible(t *big.Float) bool { return t.Sign() == 0 || t.MantExp(nil) < -bigPrec }
-
-// lnBig is the natural logarithm as 2*atanh((v-1)/(v+1)), for v near 1.
-func lnBig(v *big.Float) *big.Float {
-	z := new(big.Float).Quo(new(big.Float).Sub(v, bigNum(1)), new(big.Float).Add(v, bigNum(1)))
-	z2 := new(big.Float).Mul(z, z)
-	total, term := bigNum(0), new(big.Float).Add(z, z)
-	for k := 1; !negligible(term); k += 2 {
-		total.Add(total, new(big.Float).Quo(term, bigNum(float64(k))))
-		term.Mul(term, z2)
-	}
-	return total
-}
-
-// expBig is the float32 nearest to e^a = 2^q * e^r with r small.
-func expBig(a *big.Float) float32 {
-	ln2 := lnBig(bigNum(2))
-	ratio, _ := new(big.Float).Quo(a, ln2).Float64()
-	q := math.RoundToEven(ratio)
-	r := new(big.Float).Sub(a, new(big.Float).Mul(ln2, bigNum(q)))
-	total, term := bigNum(0), bigNum(1)
-	for k := 1; !negligible(term); k++ {
-		total.Add(total, term)
-		term.Mul(term, r).Quo(term, bigNum(float64(k)))
-	}
-	out, _ := total.SetMantExp(total, int(q)).Float32()
+	a := exact.Ln(float64(x))
+	out, _ := exact.Exp(a.Mul(a, exact.Num(float64(y)))).Float32()
 	return out
 }

@@ -1,10 +1,8 @@
 package needle
 
 import (
-	"math"
-	"math/big"
-
 	"quern/formats/cact"
+	"quern/internal/exact"
 )
 
 // MelBank gives the weights of a speech model's mel bands, [FFT/2+1, Mels]: triangles
@@ -54,45 +52,14 @@ func linspace(top float64, n int) []float64 {
 	return out
 }
 
-// precision is that of the sums below, in bits; results are rounded to 53.
-const precision = 160
-
-func exact(x float64) *big.Float { return new(big.Float).SetPrec(precision).SetFloat64(x) }
-
-// expBig is e to the power x, |x| below 100, by its series after halving x.
-func expBig(x *big.Float) *big.Float {
-	const halvings = 12
-	r := new(big.Float).SetPrec(precision).SetMantExp(x, -halvings)
-	sum, term := exact(1), exact(1)
-	for i := 1; i < 24; i++ {
-		term.Mul(term, r)
-		term.Quo(term, exact(float64(i)))
-		sum.Add(sum, term)
-	}
-	for range halvings {
-		sum.Mul(sum, sum)
-	}
-	return sum
-}
-
 // expRounded is e to the power x.
 func expRounded(x float64) float64 {
-	y, _ := expBig(exact(x)).Float64()
+	y, _ := exact.Exp(exact.Num(x)).Float64()
 	return y
 }
 
-// lnRounded is the natural logarithm of a positive number, by Newton's method.
+// lnRounded is the natural logarithm of a positive number.
 func lnRounded(x float64) float64 {
-	if x == 1 {
-		return 0 // the only result that the method does not end at
-	}
-	_, k := math.Frexp(x)
-	y := exact(float64(float64(k) * 0.6875))
-	for range 9 { // twice the digits each time
-		e := expBig(new(big.Float).SetPrec(precision).Neg(y))
-		e.Mul(e, exact(x))
-		y.Add(y, e.Sub(e, exact(1)))
-	}
-	out, _ := y.Float64()
-	return out
+	y, _ := exact.Ln(x).Float64()
+	return y
 }
