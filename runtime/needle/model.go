@@ -46,11 +46,10 @@ func FromArchive(ctx context.Context, f *cact.File) (*Model, error) {
 		}
 		return out, true
 	}
-	m, err := newModel(ctx, f.Name, f.Header, f.Heads, find)
+	m, err := newModel(ctx, f.Name, f.Group, f.Header, f.Heads, find)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
-	m.group = f.Group
 	for _, e := range f.Entries {
 		if e.Kind != cact.Raw {
 			n, _ := e.Shape.Values()
@@ -94,7 +93,7 @@ func FromCheckpoint(ctx context.Context, c *model.Model) (*Model, error) {
 		t := byName[name]
 		return entry{t: t}, t != nil
 	}
-	m, err := newModel(ctx, c.Name, k.Header(), heads, find)
+	m, err := newModel(ctx, c.Name, 0, k.Header(), heads, find)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Name, err)
 	}
@@ -106,15 +105,20 @@ func FromCheckpoint(ctx context.Context, c *model.Model) (*Model, error) {
 	return m, nil
 }
 
-func newModel(ctx context.Context, name string, h cact.Header, heads []cact.Head, find func(string) (entry, bool)) (*Model, error) {
+func newModel(ctx context.Context, name string, group int, h cact.Header, heads []cact.Head, find func(string) (entry, bool)) (*Model, error) {
 	p, err := newShape(&h)
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{name: name, header: h, p: p}
+	m := &Model{name: name, group: group, header: h, p: p}
 	m.info = infer.Info{Architecture: fmt.Sprintf("needle%d", p.generation), Vocab: p.vocab, Context: p.context}
-	m.w, err = gather(ctx, p, &h, heads, find)
-	return m, err
+	if m.w, err = gather(ctx, p, &h, heads, find); err != nil {
+		return nil, err
+	}
+	if e := m.w.hear; e != nil {
+		e.encoder.name, e.encoder.group = name, group
+	}
+	return m, nil
 }
 
 // Info is what the file says of itself.

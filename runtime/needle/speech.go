@@ -275,10 +275,9 @@ func (m *Model) Hear(ctx context.Context, samples []float32, opt infer.SessionOp
 	if frames == 0 {
 		return nil, fmt.Errorf("%s: %w: a sound of %d samples; it needs %d", m.name, infer.ErrUnsupported, len(samples), e.audio.Hop)
 	}
-	if most := frames * max(int(e.audio.Mels), (int(e.audio.Mels)+3)/4*int(e.audio.Stem)); most > maxSound {
+	if most := int64(frames) * max(int64(e.audio.Mels), (int64(e.audio.Mels)+3)/4*int64(e.audio.Stem)); most > maxSound {
 		return nil, fmt.Errorf("%s: %w: %d frames of a stem with %d channels", m.name, infer.ErrUnsupported, frames, e.audio.Stem)
 	}
-	e.encoder.name, e.encoder.group = m.name, m.group
 	opt.Context, opt.Observe = 0, nil
 	s, err := e.encoder.newSession(opt, Options{Round8: more.Round8, KV8: more.KV8})
 	if err != nil {
