@@ -11,6 +11,7 @@ import (
 
 	"quern/model"
 	"quern/model/convert"
+	"quern/model/prune"
 	"quern/pipeline"
 	"quern/recipes"
 	"quern/tensor"
@@ -36,14 +37,21 @@ func New(p recipes.Assemble) (*Stage, error) {
 		}
 		s.match = append(s.match, re)
 	}
-	for _, a := range p.Allow {
-		re, err := regexp.Compile(a)
+	var err error
+	s.allow, err = patterns(p.Allow)
+	return s, err
+}
+
+func patterns(list []string) ([]*regexp.Regexp, error) {
+	var out []*regexp.Regexp
+	for _, p := range list {
+		re, err := regexp.Compile(p)
 		if err != nil {
 			return nil, err
 		}
-		s.allow = append(s.allow, re)
+		out = append(out, re)
 	}
-	return s, nil
+	return out, nil
 }
 
 // Name is the step's name.
@@ -69,14 +77,18 @@ func (s *Stage) PlanWith(ctx context.Context, in *model.Model, sources []*pipeli
 		name = "the model so far"
 	}
 	a := &assembly{base: base, name: name, allow: s.allow, taken: map[string]int{}}
+	converted := map[string]*model.Model{} // several items may take from one source
 	for i, t := range s.p.Take {
-		src, err := find(sources, t.From)
-		if err != nil {
-			return nil, err
-		}
-		from, err := inGGUF(ctx, src)
-		if err != nil {
-			return nil, fmt.Errorf("source %s: %w", t.From, err)
+		from := converted[t.From]
+		if from == nil {
+			src, err := find(sources, t.From)
+			if err != nil {
+				return nil, err
+			}
+			if from, err = inGGUF(ctx, src); err != nil {
+				return nil, fmt.Errorf("source %s: %w", t.From, err)
+			}
+			converted[t.From] = from
 		}
 		a.takes = append(a.takes, take{name: t.From, m: from, match: s.match[i], pattern: t.Match, add: t.Add})
 	}
@@ -232,7 +244,7 @@ func (a *assembly) extend() {
 // pairs makes sure that the rows of a reduced head and the ids that they stand for
 // come from one file.
 func (a *assembly) pairs() {
-	const head, ids = "output.weight", "output_ids"
+	const head, ids = "output.weight", prune.OutputIDs
 	if a.taken[head] == a.taken[ids] {
 		return
 	}

@@ -2,6 +2,7 @@ package assemble
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"quern/formats/gguf"
@@ -88,7 +89,7 @@ func equal(v, w gguf.Value) bool {
 	}
 	if a, err := gguf.AsInts[int64](v); err == nil {
 		b, err := gguf.AsInts[int64](w)
-		return err == nil && fmt.Sprint(a) == fmt.Sprint(b)
+		return err == nil && slices.Equal(a, b)
 	}
 	if a, err := gguf.AsInt[int64](v); err == nil {
 		b, err := gguf.AsInt[int64](w)

@@ -41,14 +41,8 @@ func NewGraft(p recipes.Graft) (*GraftStage, error) {
 	if s.typ, err = tensor.ParseType(p.Type); err != nil {
 		return nil, err
 	}
-	for _, a := range p.Allow {
-		re, err := regexp.Compile(a)
-		if err != nil {
-			return nil, err
-		}
-		s.allow = append(s.allow, re)
-	}
-	return s, nil
+	s.allow, err = patterns(p.Allow)
+	return s, err
 }
 
 // Name is the step's name.
@@ -115,8 +109,7 @@ func (g *graft) plan() (*model.Model, error) {
 	}
 	n := 0
 	for i, t := range g.from.m.Tensors {
-		layer, ok := layerOf(t.Name)
-		if !ok || layer < g.first {
+		if id, ok := model.GGUFID(t.Name); !ok || int64(id.Layer) < g.first {
 			continue
 		}
 		if g.base.Tensor(t.Name) != nil {
@@ -224,21 +217,4 @@ func (g *graft) sameRows() {
 			g.faultf("tensor %s is %v in %s and %v in %s", name, a.Shape, g.name, b.Shape, g.from.name)
 		}
 	}
-}
-
-// layerOf gives the number in blk.N.*.
-func layerOf(name string) (int64, bool) {
-	rest, ok := strings.CutPrefix(name, "blk.")
-	num, _, found := strings.Cut(rest, ".")
-	if !ok || !found {
-		return 0, false
-	}
-	var n int64
-	for _, c := range num {
-		if c < '0' || c > '9' || n > 1<<20 {
-			return 0, false
-		}
-		n = 10*n + int64(c-'0')
-	}
-	return n, num != ""
 }
