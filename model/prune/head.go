@@ -26,18 +26,18 @@ func Head(ctx context.Context, m *model.Model, ids []int32) (*model.Model, error
 	if err := inside(ids, vocab, p.embed.Name); err != nil {
 		return nil, err
 	}
-	if int64(len(ids)) == vocab && p.list == nil {
+	all := int64(len(ids)) == vocab
+	if all && p.list == nil {
 		return m.WithNotes(model.Note{Subject: p.headName(), Text: fmt.Sprintf("all %d tokens are kept, so nothing is pruned", vocab)}), nil
 	}
 	head, bias, err := p.rows(ids)
 	if err != nil {
 		return nil, err
 	}
-	var list *tensor.Tensor
-	if int64(len(ids)) < vocab {
-		list = idTensor(ids)
+	if all {
+		return nil, fmt.Errorf("%w: the list has every token, which would undo an earlier pruning; start from the whole model", ErrPrune)
 	}
-	out, err := p.with(head, bias, list)
+	out, err := p.with(head, bias, idTensor(ids))
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func inside(ids []int32, vocab int64, embed string) error {
 }
 
 // with puts a pruned head in its place: that of the old one, else behind the
-// embedding. list is nil for a whole head.
+// embedding.
 func (p *parts) with(head, bias, list *tensor.Tensor) (*model.Model, error) {
 	m := p.m
 	var ts []*tensor.Tensor
@@ -68,9 +68,7 @@ func (p *parts) with(head, bias, list *tensor.Tensor) (*model.Model, error) {
 		ts, plan = append(ts, t), append(plan, info)
 	}
 	behind := func() {
-		if list != nil {
-			put(list, model.PlanInfo{From: tensor.I32, Reason: "the tokens of the head's rows"})
-		}
+		put(list, model.PlanInfo{From: tensor.I32, Reason: "the tokens of the head's rows"})
 	}
 	added, after := 0, -1
 	for i, t := range m.Tensors {
@@ -95,9 +93,6 @@ func (p *parts) with(head, bias, list *tensor.Tensor) (*model.Model, error) {
 		default:
 			put(t, info)
 		}
-	}
-	if p.list != nil && list == nil {
-		return nil, fmt.Errorf("%w: the list has every token, which would undo an earlier pruning; start from the whole model", ErrPrune)
 	}
 	if len(m.Plan) == 0 {
 		plan = nil

@@ -51,18 +51,19 @@ func ascending(ids []int32) []int32 {
 	return slices.Compact(ids)
 }
 
-// places finds each id of a list in another one, and those that it lacks.
+// places finds each id of a list in another one: where it is, or -1, and those that
+// are missing.
 func places(ids, in []int32) (at, missing []int32) {
 	where := make(map[int32]int32, len(in))
 	for i, id := range in {
 		where[id] = int32(i)
 	}
 	for _, id := range ids {
-		if i, ok := where[id]; ok {
-			at = append(at, i)
-		} else {
-			missing = append(missing, id)
+		i, ok := where[id]
+		if !ok {
+			i, missing = -1, append(missing, id)
 		}
+		at = append(at, i)
 	}
 	return at, missing
 }

@@ -91,7 +91,7 @@ func (p *parts) rows(ids []int32) (head, bias *tensor.Tensor, err error) {
 	if p.have != nil {
 		var missing []int32
 		if at, missing = places(ids, p.have); len(missing) > 0 {
-			head, err := p.rebuilt(ids, missing)
+			head, err := p.rebuilt(ids, at, missing)
 			return head, nil, err
 		}
 	}
@@ -107,8 +107,8 @@ func (p *parts) rows(ids []int32) (head, bias *tensor.Tensor, err error) {
 }
 
 // rebuilt takes rows that are gone from the head out of the embedding, where that
-// is exact.
-func (p *parts) rebuilt(ids, missing []int32) (*tensor.Tensor, error) {
+// is exact. at and missing are places(ids, p.have).
+func (p *parts) rebuilt(ids, at, missing []int32) (*tensor.Tensor, error) {
 	gone := func(why string) error {
 		return fmt.Errorf("%w: %w: %s keeps %d tokens and has no rows for %d of the list: %s; %s; start from the whole model",
 			ErrPrune, ErrGone, p.head.Name, len(p.have), len(missing), some(missing), why)
@@ -123,19 +123,8 @@ func (p *parts) rebuilt(ids, missing []int32) (*tensor.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &rebuilt{whole: whole, head: p.head, at: make([]int32, len(ids))}
-	where := make(map[int32]int32, len(p.have))
-	for i, id := range p.have {
-		where[id] = int32(i)
-	}
-	for i, id := range ids {
-		r.at[i] = -1
-		if k, ok := where[id]; ok {
-			r.at[i] = k
-		}
-	}
 	return whole.With(func(t *tensor.Tensor) {
-		t.Name, t.Src = p.head.Name, r
+		t.Name, t.Src = p.head.Name, &rebuilt{whole: whole, head: p.head, at: at}
 		t.Origin = append(append([]tensor.Extent(nil), whole.Origin...), p.head.Origin...)
 		t.Key = tensor.Derive("rebuilt-head.v1", "", whole.Key, p.head.Key)
 	}), nil
