@@ -183,10 +183,7 @@ func openDir(ctx context.Context, env Env, name, root string) (*pipeline.Source,
 	}
 	m, err := model.LoadHF(ctx, d, env.Headers.hf(name))
 	if lacksModel(err) {
-		var other *model.Model
-		if other, err = needleIn(ctx, d, err, needle.FolderOptions{Source: name, MaxHeader: env.Headers.Max}); other != nil {
-			m = other
-		}
+		m, err = needleIn(ctx, d, err, needle.FolderOptions{Source: name, MaxHeader: env.Headers.Max})
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", root, err), d.close())
