@@ -41,7 +41,7 @@ const (
 	maxStages    = 12
 )
 
-// word gives the fields in file order, with their bounds.
+// words gives the fields in file order, with their bounds.
 func (a *Audio) words() []struct {
 	name string
 	at   *uint32

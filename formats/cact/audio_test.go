@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"strconv"
 	"testing"
 
 	"quern/tensor"
@@ -91,10 +92,10 @@ func TestEveryNumber(t *testing.T) {
 	free := map[string]bool{"kv_window": true, "kv_bits": true, "max_seq_len": true, "num_heads": true, "out_vocab": true, "sliding_window": true,
 		"global_mask_lo": true, "global_mask_hi": true, "engram_seed_heads": true, "rope_theta": true}
 	for i := range 4 {
-		free["engram_orders["+string(rune('0'+i))+"]"] = true
+		free["engram_orders["+strconv.Itoa(i)+"]"] = true
 	}
 	for i := range 16 {
-		free["engram_sites["+itoa(i)+"]"] = true
+		free["engram_sites["+strconv.Itoa(i)+"]"] = true
 	}
 	for _, name := range []string{"needle2-a-mixed.cact", "needle2-b-w4.cact", "needle3-a-layers3.cact", "whistle.cact"} {
 		good := golden(t, name)
@@ -136,13 +137,6 @@ func TestEveryNumber(t *testing.T) {
 			le.PutUint32(b[at:], old)
 		}
 	}
-}
-
-func itoa(i int) string {
-	if i < 10 {
-		return string(rune('0' + i))
-	}
-	return "1" + string(rune('0'+i-10))
 }
 
 // TestEveryTokenizerNumber does so with the lengths and counts of a tokenizer.
