@@ -30,11 +30,32 @@ func Counterparts(ctx context.Context, file, whole []*tensor.Tensor, sourceIDs [
 		return whole, nil, nil
 	}
 	if rows := embed.Shape[0]; sourceIDs != nil && rows != fileEmbed.Shape.Rows() {
+		headRows, headAt := rows, sourceIDs
+		if have, i := find(whole, OutputIDs); have != nil {
+			// Every row of a pruned vocabulary's head has its token again.
+			old, err := ReadIDs(ctx, have, rows)
+			if err != nil {
+				return nil, nil, err
+			}
+			var missing []int32
+			if headAt, missing = places(sourceIDs, old); len(missing) > 0 {
+				return nil, nil, fmt.Errorf("%w: the file's vocabulary has tokens whose rows the source's head lacks: %s", model.ErrTensors, some(missing))
+			}
+			headRows, whole = int64(len(old)), slices.Delete(whole, i, i+1)
+			_, at = find(whole, "token_embd.weight")
+		}
 		for i, t := range whole {
-			if i != at && !byToken(t.Name) && t.Name != "output.weight" && t.Name != "output.bias" || len(t.Shape) == 0 || t.Shape[0] != rows {
+			wantRows, pickAt := rows, sourceIDs
+			switch {
+			case t.Name == "output.weight" || t.Name == "output.bias":
+				wantRows, pickAt = headRows, headAt
+			case i != at && !byToken(t.Name):
 				continue
 			}
-			p, err := view.Pick(t, sourceIDs)
+			if len(t.Shape) == 0 || t.Shape[0] != wantRows {
+				continue
+			}
+			p, err := view.Pick(t, pickAt)
 			if err != nil {
 				return nil, nil, err
 			}

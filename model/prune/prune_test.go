@@ -326,6 +326,24 @@ func TestCounterparts(t *testing.T) {
 		}
 	}
 	for _, tied := range []bool{false, true} {
+		// A vocabulary that was pruned behind a head.
+		headless, err := Head(t.Context(), sixteen(tied), []int32{0, 1, 2, 3, 4, 5, 7, 10, 11, 12, 13})
+		if err != nil {
+			t.Fatal(err)
+		}
+		behind, err := Vocab(t.Context(), headless, letters(t, headless), []int32{7}, VocabOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids, err := behind.Meta.Int32s(tokenizer.KeySourceIDs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := Counterparts(t.Context(), behind.Tensors, headless.Tensors, ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(fmt.Sprint("vocabulary behind a head, tied ", tied), behind.Tensors, got)
 		whole := sixteen(tied)
 		large, err := Head(t.Context(), whole, []int32{0, 3, 7, 15})
 		if err != nil {
@@ -350,7 +368,7 @@ func TestCounterparts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids, err := cut.Meta.Int32s(tokenizer.KeySourceIDs)
+		ids, err = cut.Meta.Int32s(tokenizer.KeySourceIDs)
 		if err != nil {
 			t.Fatal(err)
 		}
