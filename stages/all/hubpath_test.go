@@ -57,6 +57,15 @@ func TestHubPath(t *testing.T) {
 	if one.Outputs[0].SHA256 != shards.Outputs[0].SHA256 {
 		t.Error("shards in a folder give another file")
 	}
+	// A repository of nothing but an importance matrix needs no path.
+	alone := serve(t, "matrix", map[string][]byte{"imatrix.gguf": g.Imatrix()}, hubtest.Options{})
+	text := strings.Replace(recipe("model-F16.gguf"), "{hf: org/many, path: imatrix.gguf_file}", "{hf: org/matrix}", 1)
+	text = strings.Replace(text, "{hf: org/many, path: 'model-F16.gguf'}", "{gguf: '"+local+"'}", 1)
+	if b, err := build1(t.Context(), t, text, alone.env(), alone.options()); err != nil {
+		t.Error(err)
+	} else if len(b.Sources) != 2 || len(b.Sources[1].Files) != 1 || b.Sources[1].Files[0].Path != "imatrix.gguf" {
+		t.Errorf("provenance %+v", b.Sources)
+	}
 	for i, want := range []struct{ path, name string }{{"model-F16.gguf", "base"}, {"imatrix.gguf_file", "im"}} {
 		s := one.Sources[i]
 		if s.Name != want.name || len(s.Files) != 1 || s.Files[0].Path != want.path || s.Commit != o.commit || s.Files[0].GitOID == "" && s.Files[0].SHA256 != digest.Of(files[want.path]).Hex() {

@@ -214,6 +214,9 @@ func (r *remote) Repo(ctx context.Context, name, ref, path string, h Headers) (*
 	src := &pipeline.Source{Model: m, Commit: rp.Commit, Close: release, Fetch: &snapshotFetch{rp}}
 	if m == nil || !isModel(m) {
 		src.Model = nil
+		if path == "" {
+			path = rp.ggufFiles()[0] // the only one, which holds a table
+		}
 		if src.Content, err = rp.Open(ctx, path); err != nil {
 			return nil, errors.Join(fmt.Errorf("%s: %w", rp.Ref(), err), release())
 		}
