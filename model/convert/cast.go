@@ -16,16 +16,17 @@ func newCast(t *tensor.Tensor, name string, to tensor.Type, allow bool) (*tensor
 	return view.Cast(t, to, view.CastOptions{Name: name, Check: true, Allow: allow})
 }
 
-// plusOne adds 1 to every value. The sum has the source's precision for F16 and
-// float32's for all others: that is what PyTorch does before the converter
-// widens.
-type plusOne struct {
+// perValue gives f of every value as float32. The result has the source's precision
+// for F16 and float32's for all others: that is what PyTorch does before the
+// converter widens.
+type perValue struct {
 	src     *tensor.Tensor
 	scratch *buffers
+	f       func(float32) float32
 }
 
 // ReadRows gives float32 rows.
-func (p *plusOne) ReadRows(ctx context.Context, dst []byte, first, n int64) error {
+func (p *perValue) ReadRows(ctx context.Context, dst []byte, first, n int64) error {
 	buf := p.scratch.get(n * p.src.RowBytes())
 	defer p.scratch.put(buf)
 	if err := p.src.ReadRows(ctx, *buf, first, n); err != nil {
@@ -37,8 +38,8 @@ func (p *plusOne) ReadRows(ctx context.Context, dst []byte, first, n int64) erro
 	}
 	x := make([]float32, len(dst)/4)
 	dec.Decode(x, *buf)
-	for i := range x {
-		x[i]++
+	for i, v := range x {
+		x[i] = p.f(v)
 	}
 	if p.src.Type == tensor.F16 {
 		half, err := quant.For(tensor.F16)
@@ -55,10 +56,15 @@ func (p *plusOne) ReadRows(ctx context.Context, dst []byte, first, n int64) erro
 	return nil
 }
 
-func addOne(t *tensor.Tensor, scratch *buffers) *tensor.Tensor {
+// mapValues is t with f of every value. name says in the key what f is.
+func mapValues(t *tensor.Tensor, name string, scratch *buffers, f func(float32) float32) *tensor.Tensor {
 	return t.With(func(c *tensor.Tensor) {
 		c.Type = tensor.F32
-		c.Src = &plusOne{t, scratch}
-		c.Key = tensor.Derive("convert/plus-one.v1", t.Type.String(), t.Key)
+		c.Src = &perValue{t, scratch, f}
+		c.Key = tensor.Derive(name, t.Type.String(), t.Key)
 	})
+}
+
+func addOne(t *tensor.Tensor, scratch *buffers) *tensor.Tensor {
+	return mapValues(t, "convert/plus-one.v1", scratch, func(v float32) float32 { return v + 1 })
 }

@@ -2,13 +2,10 @@ package convert
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 
 	"quern/model"
 	"quern/tensor"
-	"quern/tensor/quant"
 )
 
 // Linear attention may have more value heads than key heads. Checkpoints group the
@@ -122,50 +119,9 @@ func squeezed(t *tensor.Tensor) *tensor.Tensor {
 	return t.With(func(c *tensor.Tensor) { c.Shape = shape })
 }
 
-// negExp gives -e^x of every value, with the source's precision for F16 and
-// float32's for all others.
-type negExp struct {
-	src     *tensor.Tensor
-	scratch *buffers
-}
-
-// ReadRows gives float32 rows.
-func (s *negExp) ReadRows(ctx context.Context, dst []byte, first, n int64) error {
-	buf := s.scratch.get(n * s.src.RowBytes())
-	defer s.scratch.put(buf)
-	if err := s.src.ReadRows(ctx, *buf, first, n); err != nil {
-		return err
-	}
-	codec, err := quant.DecoderFor(s.src.Type)
-	if err != nil {
-		return err
-	}
-	x := make([]float32, len(dst)/4)
-	codec.Decode(x, *buf)
-	for i, v := range x {
-		x[i] = -expTorch(v)
-	}
-	if s.src.Type == tensor.F16 {
-		half, err := quant.For(tensor.F16)
-		if err != nil {
-			return err
-		}
-		b := make([]byte, 2*len(x))
-		half.EncodeRow(b, x, nil)
-		half.Decode(x, b)
-	}
-	for i, v := range x {
-		binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
-	}
-	return nil
-}
-
+// minusExp gives -e^x of every value.
 func minusExp(t *tensor.Tensor, scratch *buffers) *tensor.Tensor {
-	return t.With(func(c *tensor.Tensor) {
-		c.Type = tensor.F32
-		c.Src = &negExp{t, scratch}
-		c.Key = tensor.Derive("convert/minus-exp.v2", t.Type.String(), t.Key)
-	})
+	return mapValues(t, "convert/minus-exp.v2", scratch, func(v float32) float32 { return -expTorch(v) })
 }
 
 // linear takes a tensor of linear attention, or a norm that Qwen3.5 keeps less 1.
