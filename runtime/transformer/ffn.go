@@ -36,9 +36,6 @@ func (s *session) gated(ctx context.Context, gate, up, down linear, part int, in
 	if err != nil {
 		return err
 	}
-	if err != nil {
-		return err
-	}
 	err = s.team.rows(ctx, in.rows, func(t int) error {
 		g, u := g[t*ffn:][:ffn], u[t*ffn:][:ffn]
 		if s.m.p.gelu {
