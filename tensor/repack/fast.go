@@ -2,8 +2,8 @@ package repack
 
 import "encoding/binary"
 
-// Unpacking by words, for what products on x86 wait for. The loops of pack.go say
-// the same byte by byte; tests go through both.
+// Unpacking by words, for what products on x86 wait for. unpackBytes says the same
+// chunk by chunk; TestWords holds them together.
 
 // unbundle32 is unbundle for blocks of 32 values: a scale of one or two bytes, and
 // chunks of 4 or 8 bytes of each row in turn.
@@ -39,6 +39,45 @@ func (l *Layout) unbundle32(bundle, rows []byte, row int) {
 			binary.LittleEndian.PutUint64(out[c:], (uint64(low)|uint64(high)<<32)^mask)
 		}
 	}
+}
+
+// unpackRuns is unpackBytes for chunks that stay as they are, of the sizes that most
+// bytes lie in. It reports whether f has such.
+func (f field) unpackRuns(in, rows []byte, row, n int) bool {
+	switch {
+	case f.chunk == 8 && f.size%8 == 0:
+		for r := range n {
+			out, from := rows[r*row+f.at:][:f.size], in[8*r:]
+			for c := 0; c+8 <= len(out); c += 8 {
+				binary.LittleEndian.PutUint64(out[c:], binary.LittleEndian.Uint64(from[c*n:]))
+			}
+		}
+	case f.chunk == 4 && f.size%8 == 0:
+		for r := range n {
+			out, from := rows[r*row+f.at:][:f.size], in[4*r:]
+			for c := 0; c+8 <= len(out); c += 8 {
+				low, high := binary.LittleEndian.Uint32(from[c*n:]), binary.LittleEndian.Uint32(from[(c+4)*n:])
+				binary.LittleEndian.PutUint64(out[c:], uint64(low)|uint64(high)<<32)
+			}
+		}
+	case f.chunk == 1:
+		for r := range n {
+			out, from := rows[r*row+f.at:][:f.size], in[r:]
+			for c := range out {
+				out[c] = from[c*n]
+			}
+		}
+	case f.chunk == 2 && f.size%2 == 0:
+		for r := range n {
+			out, from := rows[r*row+f.at:][:f.size], in[2*r:]
+			for c := 0; c+2 <= len(out); c += 2 {
+				binary.LittleEndian.PutUint16(out[c:], binary.LittleEndian.Uint16(from[c*n:]))
+			}
+		}
+	default:
+		return false
+	}
+	return true
 }
 
 // unpackScales6 spreads the scales and minima of 8 rows: four rows' bytes are worked

@@ -147,3 +147,47 @@ func TestViews(t *testing.T) {
 		}
 	}
 }
+
+// TestWords holds unpacking by words to that by chunks, and sees that bytes of other
+// fields are left alone.
+func TestWords(t *testing.T) {
+	runs, words := 0, 0
+	for _, l := range Layouts() {
+		block := int(l.typ.BlockBytes())
+		row := block + 5
+		bundle := noise(l.name, int64(l.size))
+		blank := func() []byte { return bytes.Repeat([]byte{0xa5}, l.rows*row) }
+		want, at := blank(), 0
+		for _, f := range l.fields {
+			n := f.size * l.rows
+			in := bundle[at : at+n]
+			at += n
+			if f.order != turns && f.order != flipped {
+				continue
+			}
+			f.unpackBytes(in, want, row, l.rows)
+			if f.order == flipped {
+				continue
+			}
+			one, got := blank(), blank()
+			f.unpackBytes(in, one, row, l.rows)
+			if f.unpackRuns(in, got, row, l.rows) {
+				runs++
+				if !bytes.Equal(got, one) {
+					t.Errorf("%s: the field at %d is another by words", l, f.at)
+				}
+			}
+		}
+		if l.words {
+			words++
+			got := blank()
+			l.unbundle32(bundle, got, row)
+			if !bytes.Equal(got, want) {
+				t.Errorf("%s: other blocks by words", l)
+			}
+		}
+	}
+	if runs == 0 || words == 0 {
+		t.Errorf("%d fields and %d layouts by words", runs, words)
+	}
+}

@@ -1,7 +1,6 @@
 package repack
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -153,20 +152,12 @@ func (f field) pack(out, rows []byte, row, n int) {
 // unpack spreads one field over n blocks: the inverse of pack.
 func (f field) unpack(in, rows []byte, row, n int) {
 	switch f.order {
-	case turns, flipped:
-		if f.unpackRuns(in, rows, row, n) {
-			return
+	case turns:
+		if !f.unpackRuns(in, rows, row, n) {
+			f.unpackBytes(in, rows, row, n)
 		}
-		for c := 0; c < f.size; c += f.chunk {
-			for r := range n {
-				dst := rows[r*row+f.at+c:]
-				copy(dst[:f.chunk], in[:f.chunk])
-				if f.order == flipped {
-					flip(dst[:f.chunk])
-				}
-				in = in[f.chunk:]
-			}
-		}
+	case flipped:
+		f.unpackBytes(in, rows, row, n)
 	case nibbles:
 		for t := range 2 * f.size {
 			for r := range n {
@@ -208,47 +199,18 @@ func (f field) unpack(in, rows []byte, row, n int) {
 	}
 }
 
-// unpackRuns is unpack for the chunks that most bytes lie in, a word at a time. It is
-// what products on x86 wait for.
-func (f field) unpackRuns(in, rows []byte, row, n int) bool {
-	var mask uint64
-	if f.order == flipped {
-		mask = 0x8888888888888888
+// unpackBytes is unpack for chunks of each row in turn, of any size.
+func (f field) unpackBytes(in, rows []byte, row, n int) {
+	for c := 0; c < f.size; c += f.chunk {
+		for r := range n {
+			dst := rows[r*row+f.at+c:]
+			copy(dst[:f.chunk], in[:f.chunk])
+			if f.order == flipped {
+				flip(dst[:f.chunk])
+			}
+			in = in[f.chunk:]
+		}
 	}
-	switch {
-	case f.chunk == 8 && f.size%8 == 0:
-		for r := range n {
-			out, from := rows[r*row+f.at:][:f.size], in[8*r:]
-			for c := 0; c+8 <= len(out); c += 8 {
-				binary.LittleEndian.PutUint64(out[c:], binary.LittleEndian.Uint64(from[c*n:])^mask)
-			}
-		}
-	case f.chunk == 4 && f.size%8 == 0:
-		for r := range n {
-			out, from := rows[r*row+f.at:][:f.size], in[4*r:]
-			for c := 0; c+8 <= len(out); c += 8 {
-				low, high := binary.LittleEndian.Uint32(from[c*n:]), binary.LittleEndian.Uint32(from[(c+4)*n:])
-				binary.LittleEndian.PutUint64(out[c:], (uint64(low)|uint64(high)<<32)^mask)
-			}
-		}
-	case f.chunk == 1:
-		for r := range n {
-			out, from := rows[r*row+f.at:][:f.size], in[r:]
-			for c := range out {
-				out[c] = from[c*n] ^ byte(mask)
-			}
-		}
-	case f.chunk == 2 && f.size%2 == 0:
-		for r := range n {
-			out, from := rows[r*row+f.at:][:f.size], in[2*r:]
-			for c := 0; c+2 <= len(out); c += 2 {
-				binary.LittleEndian.PutUint16(out[c:], binary.LittleEndian.Uint16(from[c*n:])^uint16(mask))
-			}
-		}
-	default:
-		return false
-	}
-	return true
 }
 
 // flip turns the unsigned nibbles of q4_0, which stand for value + 8, into
