@@ -60,7 +60,7 @@ func FromGGUF(ctx context.Context, g *model.Model) (*Model, error) {
 	}
 	for i := range m.w.layers {
 		if from != nil {
-			m.w.layers[i].from = from[i*experts:][:experts]
+			m.w.layers[i].renumbered(from[i*experts:][:experts])
 		}
 	}
 	v, err := tokenizer.FromGGUF(g.Meta)

@@ -17,7 +17,6 @@ type moeBuffers struct {
 	out     []float32 // what it makes of them
 	each    []float32 // (T, used, hidden) the experts' results
 	shared  []float32 // (T, hidden)
-	choice  []float32 // (experts) what is added to them, in the order before
 	first   []float32 // (experts) the router's outputs before experts were renumbered
 	members []int     // places (token*used + rank) that go to one expert
 	ahead   []float32 // (T, experts) what another layer's router makes of the input
@@ -85,14 +84,7 @@ func (s *session) choose(l *layer, probs []float32, chosen []int, weights []floa
 	for e, f := range l.from {
 		first[f] = probs[e]
 	}
-	var choice []float32
-	if l.choice != nil {
-		choice = grow(&s.buf.moe.choice, len(probs))
-		for e, f := range l.from {
-			choice[f] = l.choice[e]
-		}
-	}
-	s.m.p.route(first, choice, chosen, weights)
+	s.m.p.route(first, l.choice, chosen, weights)
 	for e, f := range l.from {
 		probs[e] = first[f]
 	}

@@ -39,7 +39,7 @@ type layer struct {
 
 	router linear // mixture of experts
 	// choice is added to the experts' scores when they are chosen, not when they
-	// are weighed; nil for none.
+	// are weighed, in the order that they had before from; nil for none.
 	choice []float32
 	// from says which number each expert had before they were ordered by use; nil
 	// where they were not.
@@ -176,6 +176,19 @@ func (f *finder) layer(p *params, i int, at string) layer {
 		}
 	}
 	return l
+}
+
+// renumbered says which number each expert of the layer had before.
+func (l *layer) renumbered(from []uint32) {
+	l.from = from
+	if l.choice == nil {
+		return
+	}
+	choice := make([]float32, len(from))
+	for e, f := range from {
+		choice[f] = l.choice[e]
+	}
+	l.choice = choice
 }
 
 // attention finds the weights of the usual kind of attention.
