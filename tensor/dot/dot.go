@@ -113,10 +113,12 @@ type Kernel struct {
 	family   *family       // for int8 activations
 	decoder  quant.Decoder // for float32 activations
 
-	// Of repacked weights: their layout, how a row of a bundle is unpacked, and the
-	// size of a plain row. rowBytes is the share of a row in its group.
+	// Of repacked weights: their layout, how a row of a bundle is unpacked, how products
+	// of one activation row are looked up, if they are, and the size of a plain row.
+	// rowBytes is the share of a row in its group.
 	layout     *repack.Layout
 	unbundle   unbundler
+	lookup     lookup
 	plainBytes int
 }
 

@@ -49,8 +49,8 @@ func (b *Batch) piece(at, n, apart int) piece {
 // it. An accumulator takes the units in row order all the same.
 func (k *Kernel) mulInt8(dst []float32, stride int, w []byte, b *Batch, s *Scratch) {
 	if b.rows == 1 {
-		if k.layout != nil && lookups[k.layout.String()] != nil {
-			lookups[k.layout.String()](k, dst, w, b, s)
+		if k.lookup != nil {
+			k.lookup(k, dst, w, b, s)
 			return
 		}
 		n := 0

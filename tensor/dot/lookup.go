@@ -11,8 +11,11 @@ package dot
 // Bit j of an index is the weight of activation j: 1 or -1 in q1_0, 1 or 0 in the
 // planes of q2_K.
 
+// lookup multiplies rows of weights with the only activation row of b.
+type lookup func(k *Kernel, dst []float32, w []byte, b *Batch, s *Scratch)
+
 // lookups are the layouts whose products are looked up for a single activation row.
-var lookups = map[string]func(k *Kernel, dst []float32, w []byte, b *Batch, s *Scratch){
+var lookups = map[string]lookup{
 	"q1_0_32_lut": (*Kernel).lookUpQ1_0,
 	"q2_K_32_lut": (*Kernel).lookUpQ2_K,
 }

@@ -22,7 +22,7 @@ func NewPacked(l *repack.Layout, width int, f Format) (*Kernel, error) {
 	if bundles[l.String()] == nil {
 		return nil, fmt.Errorf("%w: there are no products in layout %s", ErrSize, l)
 	}
-	k.layout, k.unbundle = l, bundles[l.String()]
+	k.layout, k.unbundle, k.lookup = l, bundles[l.String()], lookups[l.String()]
 	k.plainBytes, k.rowBytes = k.rowBytes, int(group/l.GroupRows())
 	return k, nil
 }
