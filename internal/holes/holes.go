@@ -47,9 +47,6 @@ func Open(path string) (*File, error) {
 	return &File{f}, nil
 }
 
-// ReadAt reads as io.ReaderAt does.
-func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.f.ReadAt(p, off) }
-
 // WriteAt writes over what is there.
 func (f *File) WriteAt(p []byte, off int64) (int, error) { return f.f.WriteAt(p, off) }
 

@@ -8,7 +8,6 @@ import (
 
 	"quern/formats/gguf"
 	"quern/internal/holes"
-	"quern/tensor"
 )
 
 // Target is the file that is changed in place; package internal/holes has the real
@@ -204,5 +203,3 @@ func (f *File) Restore(ctx context.Context, to Target) error {
 	}
 	return nil
 }
-
-var _ tensor.Blob = (*whole)(nil)

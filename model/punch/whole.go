@@ -32,8 +32,6 @@ var (
 	ErrCache = errors.New("the repack cache does not fit the file")
 	// ErrLossy marks a cache that does not give the file's bytes back.
 	ErrLossy = errors.New("the repack cache has other weights than the file")
-	// ErrNothing marks a file that there is nothing to do with.
-	ErrNothing = errors.New("nothing to do")
 )
 
 // File is a GGUF file with the caches that belong to it.
@@ -129,7 +127,7 @@ func (f *File) Verify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	got, err := Digest(ctx, whole)
+	got, err := digestOf(ctx, whole)
 	if err != nil {
 		return err
 	}
@@ -144,8 +142,8 @@ func (f *File) Verify(ctx context.Context) error {
 	return nil
 }
 
-// Digest is the SHA-256 of all bytes.
-func Digest(ctx context.Context, b tensor.Blob) (digest.Digest, error) {
+// digestOf is the SHA-256 of all bytes.
+func digestOf(ctx context.Context, b tensor.Blob) (digest.Digest, error) {
 	sum, n, err := digest.OfReader(io.NewSectionReader(tensor.ContextReaderAt(ctx, b), 0, b.Size()))
 	if err == nil && n != b.Size() {
 		err = io.ErrUnexpectedEOF
@@ -190,6 +188,8 @@ type whole struct {
 	f    *File
 	gone []int
 }
+
+var _ tensor.Blob = (*whole)(nil)
 
 func (w *whole) Size() int64 { return w.f.blob.Size() }
 

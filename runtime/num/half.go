@@ -10,11 +10,6 @@ type HalfMatrix struct {
 	Stride int
 }
 
-// From is the matrix without its first n rows.
-func (m HalfMatrix) From(n int) HalfMatrix {
-	return HalfMatrix{m.Data[2*n*m.Stride:], m.Rows - n, m.Stride}
-}
-
 // value is value j of row i.
 func (m HalfMatrix) value(i, j int) float32 {
 	at := 2 * (i*m.Stride + j)
