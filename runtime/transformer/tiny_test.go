@@ -3,6 +3,7 @@ package transformer_test
 import (
 	"encoding/binary"
 	"encoding/json"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -10,7 +11,6 @@ import (
 	"testing"
 
 	"quern/formats/safetensors"
-	"quern/internal/pyjson"
 	"quern/internal/testmodel"
 	"quern/model"
 	"quern/model/modeltest"
@@ -65,44 +65,15 @@ func scaled(t *testing.T, name string, changes map[string]json.RawMessage) *mode
 			t.Fatal(err)
 		}
 	}
-	c, err := pyjson.ParseObject(files.Files["config.json"])
-	if err != nil {
+	all := map[string]json.RawMessage{}
+	if err := json.Unmarshal(files.Files["config.json"], &all); err != nil {
 		t.Fatal(err)
 	}
-	all := map[string]any{}
-	for _, k := range c.Keys() {
-		v, _ := c.Get(k)
-		all[k] = plain(v)
-	}
-	for k, v := range changes {
-		all[k] = v
-	}
+	maps.Copy(all, changes)
 	if files.Files["config.json"], err = json.Marshal(all); err != nil {
 		t.Fatal(err)
 	}
 	return files
-}
-
-// plain gives a value of package pyjson as encoding/json takes it.
-func plain(v any) any {
-	switch v := v.(type) {
-	case pyjson.Number:
-		return json.Number(v)
-	case []any:
-		out := make([]any, len(v))
-		for i := range v {
-			out[i] = plain(v[i])
-		}
-		return out
-	case *pyjson.Object:
-		out := map[string]any{}
-		for _, k := range v.Keys() {
-			x, _ := v.Get(k)
-			out[k] = plain(x)
-		}
-		return out
-	}
-	return v
 }
 
 // TestTinyModelsGiveTheirPeersLogits compares every architecture with
