@@ -15,7 +15,6 @@ package device
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"quern/formats/gguf"
@@ -247,11 +246,9 @@ func (e *Experts) add(p Part) error {
 
 // blockOf reads the number in blk.N.
 func blockOf(name string) (int, error) {
-	rest, _ := strings.CutPrefix(name, "blk.")
-	digits, _, _ := strings.Cut(rest, ".")
-	n, err := strconv.ParseUint(digits, 10, 31)
-	if err != nil {
+	n, _, ok := model.Block(name)
+	if !ok {
 		return 0, fmt.Errorf("tensor %s: %w: no number of a layer", name, model.ErrForm)
 	}
-	return int(n), nil
+	return n, nil
 }

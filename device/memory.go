@@ -22,7 +22,7 @@ func (a *Account) remember(f *File, st settings, kv tensor.Type) error {
 		if err != nil {
 			return err
 		}
-		switch _, role, _ := strings.Cut(strings.TrimPrefix(p.Name, "blk."), "."); role {
+		switch _, rest, _ := model.Block(p.Name); rest {
 		case "attn_k.weight", "attn_v.weight":
 			width += p.Shape[0]
 		case "attn_qkv.weight":

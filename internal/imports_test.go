@@ -87,7 +87,7 @@ var outside = map[string][]string{
 	"github.com/schollz/progressbar/v3":   {"cmd"},
 	"github.com/apache/arrow/go/v17":      {"verify/parquet"},
 	"oras.land/oras-go/v2":                {}, // a second reader, for tests
-	"github.com/klauspost/compress":       {"tokenizer/count", "formats/trace", "cmd"},
+	"github.com/klauspost/compress":       {"internal/inflate", "cmd"},
 	"testing":                             {},
 	"net/http/httptest":                   {},
 	"github.com/minio/sha256-simd":        {"internal/digest"},

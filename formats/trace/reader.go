@@ -9,8 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
+	"quern/internal/inflate"
 )
 
 // maxLine is the longest line that is read: scores of all experts take about
@@ -34,11 +33,11 @@ type Reader struct {
 
 // NewReader reads the header of a trace; name is what errors call it.
 func NewReader(name string, r io.Reader) (*Reader, error) {
-	t := &Reader{name: name, closer: func() {}}
-	plain, err := t.decompress(r)
+	plain, closer, err := inflate.NewReader(r)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
 	}
+	t := &Reader{name: name, closer: closer}
 	t.lines = bufio.NewScanner(plain)
 	t.lines.Buffer(make([]byte, 0, 1<<16), maxLine)
 	t.lines.Split(t.split)
@@ -48,26 +47,6 @@ func NewReader(name string, r io.Reader) (*Reader, error) {
 	}
 	t.seen = make([]bool, t.Header.Experts)
 	return t, nil
-}
-
-// decompress finds out by the first bytes whether there is something to do.
-func (t *Reader) decompress(r io.Reader) (io.Reader, error) {
-	b := bufio.NewReaderSize(r, 1<<16)
-	head, err := b.Peek(4)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	switch {
-	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
-		return gzip.NewReader(b)
-	case bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		z, err := zstd.NewReader(b, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
-		if err == nil {
-			t.closer = z.Close
-		}
-		return z, err
-	}
-	return b, nil
 }
 
 // Close gives back what reading took. The underlying reader stays open.

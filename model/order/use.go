@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"quern/formats/gguf"
@@ -65,7 +64,7 @@ func ByUse(m *model.Model, uses Uses) (*model.Model, error) {
 		return nil, fmt.Errorf("%w: there are no counts of use for any block of the model", ErrOrder)
 	}
 	for _, t := range m.Tensors {
-		if _, rest, ok := blockOf(t.Name); ok && strings.HasPrefix(rest, "ffn_gate_tid2eid") {
+		if _, rest, ok := model.Block(t.Name); ok && strings.HasPrefix(rest, "ffn_gate_tid2eid") {
 			return nil, fmt.Errorf("%w: tensor %s names experts by their numbers, which cannot be changed in it", ErrOrder, t.Name)
 		}
 	}
@@ -168,7 +167,7 @@ func expertCounts(m *model.Model) (experts, blocks, groups int, err error) {
 func renumber(list []*tensor.Tensor, from []uint32, experts int) ([]*tensor.Tensor, error) {
 	out := slices.Clone(list)
 	for i, t := range list {
-		b, rest, ok := blockOf(t.Name)
+		b, rest, ok := model.Block(t.Name)
 		if !ok || !numbered(rest) || b >= len(from)/experts {
 			continue
 		}
@@ -191,14 +190,4 @@ func numbered(name string) bool {
 	}
 	// A norm in front of all experts is of the hidden size.
 	return strings.HasSuffix(stem, "_exps") && stem != "ffn_norm_exps"
-}
-
-// blockOf takes blk.N. off a name.
-func blockOf(name string) (block int, rest string, ok bool) {
-	number, rest, ok := strings.Cut(strings.TrimPrefix(name, "blk."), ".")
-	if !ok || !strings.HasPrefix(name, "blk.") {
-		return 0, "", false
-	}
-	b, err := strconv.ParseUint(number, 10, 31)
-	return int(b), rest, err == nil
 }

@@ -79,7 +79,7 @@ func (im *importance) rename(old map[string]string) {
 	}
 	sets := make(map[string][]float32, len(im.sets))
 	for name, w := range im.sets {
-		if _, ok := blockNumber(name); !ok {
+		if _, _, ok := model.Block(name); !ok {
 			sets[name] = w
 		}
 	}
@@ -369,7 +369,7 @@ type unseenLine struct {
 }
 
 func (u *unseenExperts) add(name string, list []int64, of int64) {
-	n, _ := blockNumber(name)
+	n, _, _ := model.Block(name)
 	line := unseenLine{strconv.Itoa(n), ranges(list), of, []string{name}}
 	for i := range u.lines {
 		if l := &u.lines[i]; l.layer == line.layer && l.list == line.list && l.of == of {

@@ -1,9 +1,9 @@
 package quantize
 
 import (
-	"strconv"
 	"strings"
 
+	"quern/model"
 	"quern/tensor"
 )
 
@@ -114,25 +114,11 @@ func (x *mixer) in(names ...string) bool {
 // experts are stacked, else how many such tensors the rules have seen.
 func (x *mixer) layer(name string, counter int) int {
 	if x.m.experts > 1 {
-		if n, ok := blockNumber(name); ok {
+		if n, _, ok := model.Block(name); ok {
 			return n
 		}
 	}
 	return counter
-}
-
-// blockNumber reads N of a leading "blk.N.".
-func blockNumber(name string) (int, bool) {
-	rest, ok := strings.CutPrefix(name, "blk.")
-	if !ok {
-		return 0, false
-	}
-	num, _, ok := strings.Cut(rest, ".")
-	if !ok {
-		return 0, false
-	}
-	n, err := strconv.Atoi(num)
-	return n, err == nil && n >= 0
 }
 
 // pick gives the type under the mix and why. experts is the size of the third

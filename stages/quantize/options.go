@@ -99,7 +99,7 @@ func (s *Stage) prune(in *model.Model) (out *model.Model, old map[string]string,
 	gone := map[int]bool{}
 	for _, i := range order {
 		t := in.Tensors[i]
-		blk, ok := blockNumber(t.Name)
+		blk, _, ok := model.Block(t.Name)
 		if !ok {
 			ts, infos = append(ts, t), append(infos, in.Info(i))
 			continue
@@ -139,7 +139,7 @@ func byLayer(in *model.Model) func(a, b int) int {
 	layer := make([]int, len(in.Tensors))
 	for i, t := range in.Tensors {
 		layer[i] = -1
-		if n, ok := blockNumber(t.Name); ok {
+		if n, _, ok := model.Block(t.Name); ok {
 			layer[i] = n
 		}
 	}

@@ -128,7 +128,7 @@ func decided(in *model.Model, order []int, picks []pick) map[string]string {
 			typ = picks[k].to
 		}
 		role, layer := strings.TrimSuffix(t.Name, ".weight"), 0
-		if n, ok := blockNumber(t.Name); ok {
+		if n, _, ok := model.Block(t.Name); ok {
 			layer = n
 			_, rest, _ := strings.Cut(strings.TrimPrefix(role, "blk."), ".")
 			role = rest

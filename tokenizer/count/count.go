@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"quern/internal/inflate"
 	"quern/tokenizer"
 )
 
@@ -144,9 +145,9 @@ func (r *reader) file(ctx context.Context, f *File) error {
 		return err
 	}
 	defer src.Close()
-	text, release, err := decompress(src)
+	text, release, err := inflate.NewReader(src)
 	if err != nil {
-		return err
+		return corpusFault(err)
 	}
 	defer release()
 	held, start := 0, true // bytes of buf that are not sent yet
