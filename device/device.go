@@ -84,8 +84,10 @@ type Experts struct {
 	Sizes  []int64 `json:"expert_bytes"`
 	// Pool is how many experts of each layer stay in memory.
 	Pool int64 `json:"pool"`
-	// Last tells whether they stand behind all other tensors.
-	Last bool `json:"last"`
+	// First is where the first of their tensors begins; Last tells whether they stand
+	// behind all other tensors.
+	First int64 `json:"offset"`
+	Last  bool  `json:"last"`
 }
 
 // Part is a tensor of a file in its place.
@@ -128,20 +130,26 @@ func Fit(f *File, s Spec) (*Account, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	a := &Account{File: f.Name, Size: f.Size, Context: s.Context}
-	st := settings{f.Meta, ""}
-	arch, err := f.Meta.Text("general.architecture")
+	a := &Account{File: f.Name, Size: f.Size, Context: s.Context, Map: f.Size}
+	st, err := settingsOf(f)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", f.Name, model.ErrForm, err)
+		return nil, err
 	}
-	st.arch = arch
+	if a.Experts, err = ExpertsOf(f); err != nil {
+		return nil, err
+	}
 	if a.Context == 0 {
 		if a.Context = st.int("context_length", 2048); a.Context < 1 || a.Context > 1<<30 {
 			return nil, fmt.Errorf("%s: %w: a context of %d tokens; give one", f.Name, ErrSpec, a.Context)
 		}
 	}
-	if err := a.weigh(f, st); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Name, err)
+	a.weigh(f, st)
+	switch e := a.Experts; {
+	case e == nil:
+	case e.Last:
+		a.Map = e.First
+	default:
+		a.Notes = append(a.Notes, "experts stand between other tensors, so the whole file has to be mapped; reorder: {experts: last} puts them behind")
 	}
 	if err := a.remember(f, st, s.KV); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name, err)
@@ -156,6 +164,14 @@ type settings struct {
 	arch string
 }
 
+func settingsOf(f *File) (settings, error) {
+	arch, err := f.Meta.Text("general.architecture")
+	if err != nil {
+		return settings{}, fmt.Errorf("%s: %w: %w", f.Name, model.ErrForm, err)
+	}
+	return settings{f.Meta, arch}, nil
+}
+
 func (s settings) int(key string, def int64) int64 {
 	if n, err := s.meta.Int64(s.arch + "." + key); err == nil {
 		return n
@@ -163,22 +179,16 @@ func (s settings) int(key string, def int64) int64 {
 	return def
 }
 
-// weigh sorts the tensors of a file.
-func (a *Account) weigh(f *File, st settings) error {
+// weigh sorts the tensors of a file that are not experts.
+func (a *Account) weigh(f *File, st settings) {
 	own := false
 	for _, p := range f.Parts {
 		own = own || p.Name == "output.weight"
 	}
-	e := Experts{Last: true}
-	first := f.Size
 	var logits, widest int64
 	for _, p := range f.Parts {
 		switch {
 		case order.IsExpert(p.Name):
-			if err := e.add(p); err != nil {
-				return err
-			}
-			first = min(first, p.Offset)
 		case p.Name == "token_embd.weight" && own:
 			a.Embedding = p.Bytes
 		default:
@@ -193,26 +203,35 @@ func (a *Account) weigh(f *File, st settings) error {
 	}
 	hidden := max(st.int("embedding_length", 0), 0)
 	a.Work = 4 * (min(logits, 1<<32) + widest + 16*min(hidden, 1<<32))
-	a.Map = f.Size
-	if len(e.Blocks) == 0 {
-		return nil
+}
+
+// ExpertsOf finds the routed experts of a file, nil where it has none.
+func ExpertsOf(f *File) (*Experts, error) {
+	st, err := settingsOf(f)
+	if err != nil {
+		return nil, err
 	}
+	e := &Experts{First: f.Size}
+	behind := int64(-1) // where the last of the other tensors stands
 	for _, p := range f.Parts {
-		if !order.IsExpert(p.Name) && p.Offset > first {
-			e.Last = false
+		if !order.IsExpert(p.Name) {
+			behind = max(behind, p.Offset)
+			continue
 		}
+		if err := e.add(p); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name, err)
+		}
+		e.First = min(e.First, p.Offset)
 	}
-	if e.Last {
-		a.Map = first
-	} else {
-		a.Notes = append(a.Notes, "experts stand between other tensors, so the whole file has to be mapped; reorder: {experts: last} puts them behind")
+	if len(e.Blocks) == 0 {
+		return nil, nil
 	}
+	e.Last = behind < e.First
 	e.Layers, e.Used = len(e.Blocks), st.int("expert_used_count", 0)
 	if e.Used < 1 || e.Used > e.Count {
-		return fmt.Errorf("%w: %d of %d experts used; key %s.expert_used_count", model.ErrForm, e.Used, e.Count, st.arch)
+		return nil, fmt.Errorf("%s: %w: %d of %d experts used; key %s.expert_used_count", f.Name, model.ErrForm, e.Used, e.Count, st.arch)
 	}
-	a.Experts = &e
-	return nil
+	return e, nil
 }
 
 // maxExperts bounds the experts of a layer: no model has as many.

@@ -20,7 +20,6 @@ import (
 	"quern/formats/gguf"
 	"quern/formats/trace"
 	"quern/model"
-	"quern/model/order"
 	"quern/pipeline"
 	"quern/tensor"
 )
@@ -76,29 +75,35 @@ func runTraceSimulate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	use, cut, err := readUse(path)
+	h, err := traceHeader(path)
 	if err != nil {
 		return pipeline.SourceFault(err)
 	}
-	base, err := simulateOptions(c, use)
+	base, err := simulateOptions(c, h)
 	if err != nil {
 		return err
 	}
-	opts, err := variants(c, use.Header, base)
+	opts, err := variants(c, h, base)
 	if err != nil {
 		return err
 	}
 	if c.Bool("warm") {
+		use, _, err := readUse(path)
+		if err != nil {
+			return pipeline.SourceFault(err)
+		}
 		for i := range opts {
 			opts[i].Warm = use.Warm(opts[i].Pool)
 		}
 	}
-	results, err := simulate(path, opts)
-	if errors.Is(err, pager.ErrOptions) {
+	results, cut, err := simulate(path, opts)
+	switch {
+	case errors.Is(err, pager.ErrOptions):
 		return usagef("%v", err)
-	}
-	if err != nil {
+	case err != nil:
 		return pipeline.SourceFault(err)
+	case results[0].Tokens == 0:
+		return usagef("--skip %d: the trace has no tokens behind these", base.Skip)
 	}
 	doc := simulateDoc{Trace: filepath.Base(path)}
 	for i, r := range results {
@@ -130,7 +135,7 @@ var policyNames = map[pager.Policy]string{pager.LRU: "lru", pager.Decay: "decay"
 const minCompute, maxCompute = 1e-6, 1e9
 
 // simulateOptions reads what all variants have in common.
-func simulateOptions(c *cli.Context, use *trace.Use) (pager.Options, error) {
+func simulateOptions(c *cli.Context, h trace.Header) (pager.Options, error) {
 	o := pager.Options{HalfLife: c.Int("half-life"), Prefetch: c.Int("prefetch"), Latency: c.Duration("latency"), Skip: c.Int64("skip")}
 	var err error
 	if o.Flash, err = size(c, "flash"); err != nil {
@@ -144,9 +149,6 @@ func simulateOptions(c *cli.Context, use *trace.Use) (pager.Options, error) {
 	} else if t > 0 {
 		o.Compute = time.Duration(float64(time.Second) / t)
 	}
-	if o.Skip >= use.Tokens {
-		return o, usagef("--skip %d: the trace has %d tokens", o.Skip, use.Tokens)
-	}
 	file := c.String("model")
 	each, err := size(c, "expert-bytes")
 	switch {
@@ -155,9 +157,9 @@ func simulateOptions(c *cli.Context, use *trace.Use) (pager.Options, error) {
 	case (file == "") == (each == 0):
 		return o, usagef("trace simulate: --model FILE or --expert-bytes SIZE, one of them, says what an expert takes")
 	case each > 0:
-		o.ExpertBytes = slices.Repeat([]int64{each}, len(use.Header.Layers))
+		o.ExpertBytes = slices.Repeat([]int64{each}, len(h.Layers))
 	default:
-		o.ExpertBytes, err = expertBytes(c, file, use.Header)
+		o.ExpertBytes, err = expertBytes(c, file, h)
 	}
 	return o, err
 }
@@ -176,22 +178,20 @@ func expertBytes(c *cli.Context, file string, h trace.Header) ([]int64, error) {
 	}
 	f := &device.File{Name: filepath.Base(file), Size: g.Size, Meta: g.Meta}
 	for _, t := range g.Tensors {
-		if order.IsExpert(t.Name) {
-			f.Parts = append(f.Parts, device.Part{Name: t.Name, Shape: t.Shape(), Bytes: t.Bytes})
-		}
+		f.Parts = append(f.Parts, device.Part{Name: t.Name, Shape: t.Shape(), Offset: t.Offset, Bytes: t.Bytes})
 	}
-	a, err := device.Fit(f, device.Spec{RAM: 1, KV: tensor.F16})
+	e, err := device.ExpertsOf(f)
 	if err != nil {
 		return nil, pipeline.SourceFault(err)
 	}
-	if a.Experts == nil {
+	if e == nil {
 		return nil, pipeline.SourceFault(fmt.Errorf("%s: %w: the model has no routed experts", file, model.ErrForm))
 	}
-	if e := a.Experts; e.Count != int64(h.Experts) || !slices.Equal(e.Blocks, h.Layers) {
+	if e.Count != int64(h.Experts) || !slices.Equal(e.Blocks, h.Layers) {
 		return nil, pipeline.SourceFault(fmt.Errorf("%s: %w: %d experts in the layers %v, the trace has %d in %v: it is of another model",
 			file, model.ErrForm, e.Count, e.Blocks, h.Experts, h.Layers))
 	}
-	return a.Experts.Sizes, nil
+	return e.Sizes, nil
 }
 
 // variants makes one set of options for each combination.
@@ -244,10 +244,25 @@ func poolsOf(c *cli.Context, h trace.Header) ([]int, error) {
 	return slices.Compact(out), nil
 }
 
-func simulate(path string, opts []pager.Options) ([]pager.Result, error) {
+// traceHeader reads the first lines of a trace.
+func traceHeader(path string) (trace.Header, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return trace.Header{}, err
+	}
+	defer f.Close()
+	t, err := trace.NewReader(filepath.Base(path), f)
+	if err != nil {
+		return trace.Header{}, err
+	}
+	defer t.Close()
+	return t.Header, nil
+}
+
+func simulate(path string, opts []pager.Options) (results []pager.Result, cut bool, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, false, err
 	}
 	defer f.Close()
 	return pager.Run(filepath.Base(path), f, opts)

@@ -239,20 +239,23 @@ func TestRunAll(t *testing.T) {
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Run("t", strings.NewReader(b.String()), []Options{options(2, 2), options(2, 4)})
+	got, brokenOff, err := Run("t", strings.NewReader(b.String()), []Options{options(2, 2), options(2, 4)})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if brokenOff {
+		t.Error("a whole trace is said to break off")
 	}
 	// A pool of two turns over by one expert a token; one of four misses each once.
 	if got[0].Misses != 2*(2+9) || got[1].Misses != 8 || got[0].Tokens != 10 {
 		t.Errorf("%+v", got)
 	}
 	cut := io.LimitReader(strings.NewReader(b.String()), int64(b.Len()-3))
-	if got, err := Run("t", cut, []Options{options(2, 2)}); err != nil || got[0].Tokens != 9 {
+	if got, broken, err := Run("t", cut, []Options{options(2, 2)}); err != nil || !broken || got[0].Tokens != 9 {
 		t.Errorf("cut in the last row: %+v, %v", got, err)
 	}
 	broken := strings.Replace(b.String(), "5\t1\t", "5\t1\tx", 1)
-	if _, err := Run("t", strings.NewReader(broken), []Options{options(2, 2)}); !errors.Is(err, trace.ErrFormat) || !strings.Contains(err.Error(), "t:17:") {
+	if _, _, err := Run("t", strings.NewReader(broken), []Options{options(2, 2)}); !errors.Is(err, trace.ErrFormat) || !strings.Contains(err.Error(), "t:17:") {
 		t.Errorf("a broken row: %v", err)
 	}
 }
