@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"text/tabwriter"
@@ -14,7 +13,6 @@ import (
 
 	"quern/formats/gguf"
 	"quern/pipeline"
-	"quern/recipes"
 	"quern/stages/source"
 	"quern/tensor"
 	"quern/verify"
@@ -95,25 +93,16 @@ func runDiff(c *cli.Context) (err error) {
 
 // openSide opens a file of any format, all shards of one, or a folder.
 func openSide(ctx context.Context, path string, h source.Headers) (*side, error) {
-	st, err := os.Stat(path)
+	src, err := folderOrShards(ctx, path, h)
 	if err != nil {
 		return nil, err
 	}
-	_, _, shards, split := gguf.ParseSplitName(filepath.Base(path))
-	if st.IsDir() || split && shards > 1 {
-		kind := recipes.SourceDir
-		if !st.IsDir() {
-			kind = recipes.SourceGGUF
-		}
-		srcs, err := source.Open(ctx, source.Env{Digests: &source.Digests{}, Headers: h}, []recipes.Source{{Name: "base", Kind: kind, Value: absolute(path)}})
-		if err != nil {
-			return nil, err
-		}
-		m := srcs[0].Model
+	if src != nil {
+		m := src.Model
 		if m == nil {
-			return nil, errors.Join(fmt.Errorf("%s: %w", path, verify.ErrFormat), srcs[0].Close())
+			return nil, errors.Join(fmt.Errorf("%s: %w", path, verify.ErrFormat), src.Close())
 		}
-		return &side{modelName(path), m.Meta, m.Tensors, srcs[0].Close}, nil
+		return &side{modelName(path), m.Meta, m.Tensors, src.Close}, nil
 	}
 	blob, err := tensor.OpenFile(path)
 	if err != nil {

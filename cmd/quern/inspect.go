@@ -112,21 +112,13 @@ func inspect(c *cli.Context, what string) (*inspection, error) {
 	if ref, ok := strings.CutPrefix(what, "hf:"); ok {
 		return inspectRepo(c, ref, h)
 	}
-	st, err := os.Stat(what)
+	src, err := folderOrShards(ctx, what, h)
 	if err != nil {
 		return nil, err
 	}
-	kind := recipes.SourceDir
-	if _, _, shards, ok := gguf.ParseSplitName(filepath.Base(what)); ok && shards > 1 {
-		kind = recipes.SourceGGUF // all shards of it
-	}
-	if st.IsDir() || kind == recipes.SourceGGUF {
-		srcs, err := source.Open(ctx, source.Env{Digests: &source.Digests{}, Headers: h}, []recipes.Source{{Name: "base", Kind: kind, Value: absolute(what)}})
-		if err != nil {
-			return nil, err
-		}
-		defer srcs[0].Close()
-		return inspectModel(ctx, srcs[0])
+	if src != nil {
+		defer src.Close()
+		return inspectModel(ctx, src)
 	}
 	blob, err := tensor.OpenFile(what)
 	if err != nil {
@@ -134,6 +126,27 @@ func inspect(c *cli.Context, what string) (*inspection, error) {
 	}
 	defer blob.Close()
 	return inspectFile(ctx, filepath.Base(what), blob, h)
+}
+
+// folderOrShards opens a model folder, or the shards that a name stands for; nil for
+// a single file.
+func folderOrShards(ctx context.Context, path string, h source.Headers) (*pipeline.Source, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	kind := recipes.SourceDir
+	if _, _, shards, ok := gguf.ParseSplitName(filepath.Base(path)); ok && shards > 1 {
+		kind = recipes.SourceGGUF // all shards of it
+	}
+	if !st.IsDir() && kind == recipes.SourceDir {
+		return nil, nil
+	}
+	srcs, err := source.Open(ctx, source.Env{Digests: &source.Digests{}, Headers: h}, []recipes.Source{{Name: "base", Kind: kind, Value: absolute(path)}})
+	if err != nil {
+		return nil, err
+	}
+	return srcs[0], nil
 }
 
 func absolute(p string) string {
