@@ -109,6 +109,9 @@ func (s *httpSink) get(ctx context.Context, u *url.URL) (*http.Response, io.Read
 	return nil, nil, fmt.Errorf("%w: more than %d redirects", ErrRefused, maxRedirects)
 }
 
+// errRedirected is why a PUT starts over at another address.
+var errRedirected = errors.New("redirected")
+
 // put sends one body. A redirect is remembered, and what has been sent of the body
 // is sent again.
 func (s *httpSink) put(ctx context.Context, name string, head http.Header, body io.Reader) error {
@@ -143,7 +146,7 @@ func (s *httpSink) put(ctx context.Context, name string, head http.Header, body 
 			return fmt.Errorf("%w: more than %d redirects", ErrRefused, maxRedirects)
 		}
 		s.moved[name] = next
-		return &restart{fmt.Errorf("redirected to %s", showURL(next))}
+		return &restart{fmt.Errorf("%w to %s", errRedirected, showURL(next))}
 	}
 	if res.StatusCode/100 != 2 {
 		return s.refusal(res)

@@ -136,9 +136,12 @@ func (t *Transfer) Run(ctx context.Context, produce Producer) error {
 		var again *restart
 		switch {
 		case errors.As(err, &again):
-			// What was there is wrong once, what arrives is so once, redirects end
-			// by themselves: this ends only what goes on for ever.
-			if restarts++; restarts > (2+maxRedirects)*len(t.lanes)+2 {
+			// What was there is wrong once, and what arrives is so once. Redirects are
+			// counted where they are met.
+			if !errors.Is(again.why, errRedirected) {
+				restarts++
+			}
+			if restarts > 2*len(t.lanes)+2 {
 				return err
 			}
 			t.opt.Say(err.Error() + "; it is sent anew")

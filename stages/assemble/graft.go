@@ -109,7 +109,7 @@ func (g *graft) plan() (*model.Model, error) {
 	}
 	n := 0
 	for i, t := range g.from.m.Tensors {
-		if id, ok := model.GGUFID(t.Name); !ok || int64(id.Layer) < g.first {
+		if n, _, ok := model.Block(t.Name); !ok || int64(n) < g.first {
 			continue
 		}
 		if g.base.Tensor(t.Name) != nil {
