@@ -1,0 +1,138 @@
+// Package ggmldot multiplies rows of weights with activations exactly as
+// llama.cpp's CPU backend does on x86 with AVX2, FMA and F16C: the same bits, from
+// the same order of operations, on every machine. Package dot is the faster order
+// that quern has of its own.
+//
+// # Order of operations
+//
+// Activations are first brought to the format that ggml multiplies a type with:
+// Format lists them. What is integer is exact in any order, so an order is how
+// integer sums are cut, and how they come together as float32 numbers; fma is
+// a multiplication and addition rounded once (package internal/fma). The file of
+// each family of types writes its order down. It depends on
+//
+//   - the type of the weights,
+//   - whether the loader put the matrix into the repacked buffer (Repacks),
+//   - for some types the number of rows of the whole matrix and its width,
+//   - for some types the number of columns, which are the rows of a Batch, and
+//     in repacked matrices also a column's place: groups of 4 columns are
+//     multiplied together, and up to 3 that are left one by one.
+//
+// It does not depend on threads, on how a matrix is cut into calls of Mul, nor on
+// values of other rows. A result that is not a number is always the same NaN.
+package ggmldot
+
+import (
+	"errors"
+	"fmt"
+
+	"quern/tensor"
+)
+
+var (
+	// ErrSize marks weights, activations and results whose sizes do not fit.
+	ErrSize = errors.New("sizes do not fit")
+	// ErrNoKernel marks types, or ways to hold them, that have no products here.
+	ErrNoKernel = errors.New("no products in ggml's order")
+)
+
+// Kernel multiplies the rows of a matrix with activations. It has no state: any
+// number of goroutines may use one at once.
+type Kernel struct {
+	typ      tensor.Type
+	width    int
+	rows     int // of the whole matrix
+	rowBytes int
+	path     *path
+}
+
+// path is one of the ways in which rows of a type are multiplied.
+type path struct {
+	format Format
+	// mul does what Kernel.Mul promises, whose arguments have been checked and
+	// have at least one row and one column.
+	mul func(k *Kernel, dst []float32, stride int, w []byte, b *Batch, s *Scratch)
+}
+
+// family gives the path for a matrix of rows rows of width values, whole blocks; nil
+// if there is none.
+type family func(width, rows int, repacked bool) *path
+
+// New gives the kernel for a matrix of type t with rows rows of width values.
+// repacked says that llama.cpp holds it in its repacked buffer; Mul takes the
+// rows as files have them all the same. ErrNoKernel marks what ggml does not
+// multiply in that way, or quern does not know.
+func New(t tensor.Type, width, rows int, repacked bool) (*Kernel, error) {
+	rowBytes, err := tensor.RowBytes(t, int64(width))
+	if err != nil {
+		return nil, err
+	}
+	if width <= 0 || rows <= 0 || rowBytes > 1<<30 {
+		return nil, fmt.Errorf("%w: %d rows of %d values", ErrSize, rows, width)
+	}
+	k := &Kernel{typ: t, width: width, rows: rows, rowBytes: int(rowBytes)}
+	if int(t) < len(families) && families[t] != nil {
+		k.path = families[t](width, rows, repacked)
+	}
+	if k.path == nil {
+		how := "plain"
+		if repacked {
+			how = "repacked"
+		}
+		return nil, fmt.Errorf("%w: %s %s weights, %d rows of %d values", ErrNoKernel, how, t, rows, width)
+	}
+	return k, nil
+}
+
+// Type is the type of the weights.
+func (k *Kernel) Type() tensor.Type { return k.typ }
+
+// RowBytes is the size of a row of weights.
+func (k *Kernel) RowBytes() int { return k.rowBytes }
+
+// Width is the number of values in a row of weights and of activations.
+func (k *Kernel) Width() int { return k.width }
+
+// Activations is the format of the activations that Mul takes.
+func (k *Kernel) Activations() Format { return k.path.format }
+
+// Mul multiplies rows of the matrix, each RowBytes long in w, with the rows of b:
+//
+//	dst[t*stride+r] = row r of w . row t of b
+//
+// so that the results of an activation row lie together. The rows of b are all
+// columns that ggml multiplies in one operation. To share a matrix among
+// goroutines give each some of its rows, best a multiple of 8, dst from the
+// first of them on, and a Scratch of its own. Nothing is allocated once the
+// Scratch has grown to the widest matrix and largest batch.
+func (k *Kernel) Mul(dst []float32, stride int, w []byte, b *Batch, s *Scratch) error {
+	if b.format != k.path.format || b.width != k.width {
+		return fmt.Errorf("%w: %s activations of %d values, the kernel takes %s of %d", ErrSize, b.format, b.width, k.path.format, k.width)
+	}
+	rows := len(w) / k.rowBytes
+	switch {
+	case rows*k.rowBytes != len(w):
+		return fmt.Errorf("%w: %d bytes of weights in rows of %d bytes", ErrSize, len(w), k.rowBytes)
+	case rows > k.rows:
+		return fmt.Errorf("%w: %d rows of weights of a matrix of %d", ErrSize, rows, k.rows)
+	case rows == 0 || b.rows == 0:
+		return nil
+	case stride < rows && b.rows > 1:
+		return fmt.Errorf("%w: results of %d rows every %d places", ErrSize, rows, stride)
+	case len(dst) < rows || b.rows > 1 && b.rows-1 > (len(dst)-rows)/stride:
+		return fmt.Errorf("%w: %d places for %d times %d results, %d apart", ErrSize, len(dst), b.rows, rows, stride)
+	}
+	k.path.mul(k, dst, stride, w, b, s)
+	return nil
+}
+
+// Repacks reports whether ggml's AVX2 build has a repacked form for a matrix of
+// type t with rows rows. llama.cpp uses it for the weights of matrix products
+// alone: see docs on which tensors its loader puts there.
+func Repacks(t tensor.Type, rows int) bool {
+	switch t {
+	case tensor.Q4_0, tensor.Q4_K, tensor.IQ4_NL, tensor.MXFP4:
+		return rows > 0 && rows%8 == 0
+	}
+	return false
+}
