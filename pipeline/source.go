@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"quern/model"
@@ -101,22 +102,38 @@ func (s *Source) FileName() string {
 // maxText bounds the texts that steps and gates read whole.
 const maxText = 1 << 30
 
+// Find finds the source of a name.
+func Find(sources []*Source, name string) (*Source, error) {
+	i := slices.IndexFunc(sources, func(s *Source) bool { return s.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("%w: no source is called %s", ErrRecipe, name)
+	}
+	return sources[i], nil
+}
+
+// FindModel finds the source of a name that is a model.
+func FindModel(sources []*Source, name string) (*Source, error) {
+	s, err := Find(sources, name)
+	if err == nil && s.Model == nil {
+		return nil, fmt.Errorf("%w: source %s is no model", ErrRecipe, name)
+	}
+	return s, err
+}
+
 // FindText finds the plain source of a name, which a step or gate reads whole.
 func FindText(sources []*Source, name string) (*Source, error) {
-	for _, s := range sources {
-		switch {
-		case s.Name != name:
-			continue
-		case s.Content == nil:
-			return nil, fmt.Errorf("source %s is a model, and a text is wanted", name)
-		case s.Content.Size() > maxText:
-			return nil, fmt.Errorf("source %s has %d bytes; a text may have %d", name, s.Content.Size(), maxText)
-		case len(s.Files) == 0:
-			return nil, fmt.Errorf("source %s has no file", name)
-		}
-		return s, nil
+	s, err := Find(sources, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case s.Content == nil:
+		return nil, fmt.Errorf("source %s is a model, and a text is wanted", name)
+	case s.Content.Size() > maxText:
+		return nil, fmt.Errorf("source %s has %d bytes; a text may have %d", name, s.Content.Size(), maxText)
+	case len(s.Files) == 0:
+		return nil, fmt.Errorf("source %s has no file", name)
 	}
-	return nil, fmt.Errorf("no source is called %s", name)
+	return s, nil
 }
 
 // ReadAll reads a source that FindText gave.

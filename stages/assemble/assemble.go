@@ -81,11 +81,11 @@ func (s *Stage) PlanWith(ctx context.Context, in *model.Model, sources []*pipeli
 	for i, t := range s.p.Take {
 		from := converted[t.From]
 		if from == nil {
-			src, err := find(sources, t.From)
+			src, err := pipeline.FindModel(sources, t.From)
 			if err != nil {
 				return nil, err
 			}
-			if from, err = inGGUF(ctx, src); err != nil {
+			if from, err = inGGUF(ctx, src.Model); err != nil {
 				return nil, fmt.Errorf("source %s: %w", t.From, err)
 			}
 			converted[t.From] = from
@@ -93,19 +93,6 @@ func (s *Stage) PlanWith(ctx context.Context, in *model.Model, sources []*pipeli
 		a.takes = append(a.takes, take{name: t.From, m: from, match: s.match[i], pattern: t.Match, add: t.Add})
 	}
 	return a.plan()
-}
-
-func find(sources []*pipeline.Source, name string) (*model.Model, error) {
-	for _, s := range sources {
-		switch {
-		case s.Name != name:
-		case s.Model == nil:
-			return nil, fmt.Errorf("%w: source %s is no model", pipeline.ErrRecipe, name)
-		default:
-			return s.Model, nil
-		}
-	}
-	return nil, fmt.Errorf("%w: no source is called %s", pipeline.ErrRecipe, name)
 }
 
 func inGGUF(ctx context.Context, in *model.Model) (*model.Model, error) {

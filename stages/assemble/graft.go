@@ -71,14 +71,14 @@ func (s *GraftStage) PlanWith(ctx context.Context, in *model.Model, sources []*p
 	if err != nil {
 		return nil, err
 	}
-	src, err := find(sources, s.p.From)
+	src, err := pipeline.FindModel(sources, s.p.From)
 	if err != nil {
 		return nil, err
 	}
-	if src.Form != model.HF {
-		return nil, fmt.Errorf("%w: source %s is in %s form; layers are grafted from checkpoints in Hugging Face form, and assemble takes tensors of GGUF files", pipeline.ErrRecipe, s.p.From, src.Form)
+	if src.Model.Form != model.HF {
+		return nil, fmt.Errorf("%w: source %s is in %s form; layers are grafted from checkpoints in Hugging Face form, and assemble takes tensors of GGUF files", pipeline.ErrRecipe, s.p.From, src.Model.Form)
 	}
-	from, err := convert.ToGGUF(ctx, src, convert.Options{OutType: s.outType(), MTP: convert.MTPOnly})
+	from, err := convert.ToGGUF(ctx, src.Model, convert.Options{OutType: s.outType(), MTP: convert.MTPOnly})
 	if err != nil {
 		return nil, pipeline.SourceFault(fmt.Errorf("source %s: %w", s.p.From, err))
 	}

@@ -178,16 +178,15 @@ func findBaseline(sources []*pipeline.Source, name string, plain bool) (*pipelin
 	if name == recipes.BaselineSource {
 		return nil, nil
 	}
-	for _, s := range sources {
-		switch {
-		case s.Name != name:
-		case s.Model == nil && !plain:
-			return nil, fmt.Errorf("baseline: source %s is no model", name)
-		default:
-			return s, nil
-		}
+	find := pipeline.FindModel
+	if plain {
+		find = pipeline.Find
 	}
-	return nil, fmt.Errorf("baseline: no source is called %s", name)
+	s, err := find(sources, name)
+	if err != nil {
+		return nil, fmt.Errorf("baseline: %w", err)
+	}
+	return s, nil
 }
 
 // baselineName is what texts call a baseline.

@@ -25,28 +25,27 @@ func (s *Stage) Name() string { return "lora" }
 
 // Plan fails: the adapter is a source.
 func (s *Stage) Plan(context.Context, *model.Model) (*model.Model, error) {
-	return nil, fmt.Errorf("%w: no source called %s", pipeline.ErrRecipe, s.p.Adapter)
+	_, err := pipeline.Find(nil, s.p.Adapter)
+	return nil, err
 }
 
 // PlanWith opens the adapter and links the sums.
 func (s *Stage) PlanWith(ctx context.Context, in *model.Model, sources []*pipeline.Source) (*model.Model, error) {
-	for _, src := range sources {
-		if src.Name != s.p.Adapter {
-			continue
-		}
-		if src.Content == nil {
-			return nil, fmt.Errorf("%w: source %s is a model, an adapter is needed", needle.ErrAdapter, src.Name)
-		}
-		a, err := read(ctx, src)
-		if err != nil {
-			return nil, pipeline.SourceFault(err)
-		}
-		if s.p.Scale != nil {
-			a.Scale = *s.p.Scale
-		}
-		return needle.Merge(in, a)
+	src, err := pipeline.Find(sources, s.p.Adapter)
+	if err != nil {
+		return nil, err
 	}
-	return s.Plan(ctx, in)
+	if src.Content == nil {
+		return nil, fmt.Errorf("%w: source %s is a model, an adapter is needed", needle.ErrAdapter, src.Name)
+	}
+	a, err := read(ctx, src)
+	if err != nil {
+		return nil, pipeline.SourceFault(err)
+	}
+	if s.p.Scale != nil {
+		a.Scale = *s.p.Scale
+	}
+	return needle.Merge(in, a)
 }
 
 // read opens an adapter, a safetensors file or a pickle.

@@ -100,25 +100,23 @@ const maxBooks = 1 << 16
 
 // books reads the codebooks that the step names.
 func (s *cqStage) books(ctx context.Context, sources []*pipeline.Source) (*cq.Books, error) {
-	for _, src := range sources {
-		if src.Name != s.codebook {
-			continue
-		}
-		if src.Content == nil || src.Content.Size() > maxBooks {
-			return nil, fmt.Errorf("%w: source %s: the product of a codebook step is needed", cq.ErrCodebook, src.Name)
-		}
-		text := make([]byte, src.Content.Size())
-		if err := src.Content.ReadAt(ctx, text, 0); err != nil {
-			return nil, pipeline.SourceFault(err)
-		}
-		b, err := cq.ParseBooks(text)
-		if err != nil {
-			return nil, fmt.Errorf("source %s: %w", src.Name, err)
-		}
-		if b.Group != s.group {
-			return nil, fmt.Errorf("source %s: %w: it was fitted to groups of %d, the step has %d", src.Name, cq.ErrCodebook, b.Group, s.group)
-		}
-		return b, nil
+	src, err := pipeline.Find(sources, s.codebook)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("%w: no source called %s", pipeline.ErrRecipe, s.codebook)
+	if src.Content == nil || src.Content.Size() > maxBooks {
+		return nil, fmt.Errorf("%w: source %s: the product of a codebook step is needed", cq.ErrCodebook, src.Name)
+	}
+	text := make([]byte, src.Content.Size())
+	if err := src.Content.ReadAt(ctx, text, 0); err != nil {
+		return nil, pipeline.SourceFault(err)
+	}
+	b, err := cq.ParseBooks(text)
+	if err != nil {
+		return nil, fmt.Errorf("source %s: %w", src.Name, err)
+	}
+	if b.Group != s.group {
+		return nil, fmt.Errorf("source %s: %w: it was fitted to groups of %d, the step has %d", src.Name, cq.ErrCodebook, b.Group, s.group)
+	}
+	return b, nil
 }

@@ -39,11 +39,10 @@ type importance struct {
 
 // readImportance reads the matrix that the step names.
 func readImportance(ctx context.Context, p recipes.Quantize, sources []*pipeline.Source) (*importance, error) {
-	i := slices.IndexFunc(sources, func(s *pipeline.Source) bool { return s.Name == p.Imatrix })
-	if i < 0 {
-		return nil, fmt.Errorf("imatrix: no source is called %s", p.Imatrix)
+	src, err := pipeline.Find(sources, p.Imatrix)
+	if err != nil {
+		return nil, fmt.Errorf("imatrix: %w", err)
 	}
-	src := sources[i]
 	if src.Content == nil {
 		return nil, fmt.Errorf("imatrix: source %s is a model, not an importance matrix; give the file that llama-imatrix wrote", p.Imatrix)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -27,11 +26,11 @@ type byUse struct{ *Stage }
 // PlanWith moves the tensors, and the experts in them by the counts of a source or of
 // a step before: an expert-use trace, or an importance matrix that counts experts.
 func (s byUse) PlanWith(ctx context.Context, in *model.Model, sources []*pipeline.Source) (*model.Model, error) {
-	i := slices.IndexFunc(sources, func(src *pipeline.Source) bool { return src.Name == s.p.By })
-	if i < 0 {
-		return nil, fmt.Errorf("by: no source is called %s", s.p.By)
+	src, err := pipeline.Find(sources, s.p.By)
+	if err != nil {
+		return nil, fmt.Errorf("by: %w", err)
 	}
-	uses, cut, err := usesOf(ctx, sources[i])
+	uses, cut, err := usesOf(ctx, src)
 	if err != nil {
 		return nil, pipeline.SourceFault(fmt.Errorf("by: source %s: %w", s.p.By, err))
 	}

@@ -90,9 +90,9 @@ func (s *Stage) corpora(sources []*pipeline.Source) ([]count.Corpus, string, err
 	var id strings.Builder
 	known := true
 	for _, c := range s.p.Corpus {
-		src := find(sources, c.Source)
-		if src == nil {
-			return nil, "", fmt.Errorf("no source is called %s", c.Source)
+		src, err := pipeline.Find(sources, c.Source)
+		if err != nil {
+			return nil, "", err
 		}
 		texts, err := src.TextsOf()
 		if err != nil {
@@ -116,15 +116,6 @@ func (s *Stage) corpora(sources []*pipeline.Source) ([]count.Corpus, string, err
 		return out, "", nil
 	}
 	return out, id.String(), nil
-}
-
-func find(sources []*pipeline.Source, name string) *pipeline.Source {
-	for _, s := range sources {
-		if s.Name == name {
-			return s
-		}
-	}
-	return nil
 }
 
 // make counts, chooses, and writes the list, the table and the report.
