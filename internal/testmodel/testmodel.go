@@ -17,15 +17,27 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 )
 
-// Root finds the project's testdata folder from any package's tests.
+// start is the folder that the process started in; tests change it.
+var start, errStart = os.Getwd()
+
+// Root finds the project's testdata folder from any package's tests, which start in
+// the package's folder. Source paths would not do: -trimpath takes them away.
 func Root() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", "testdata")
+	if errStart != nil {
+		panic(errStart)
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return filepath.Join(dir, "testdata")
+		}
+		if dir == filepath.Dir(dir) {
+			panic("tests run outside of the module: no go.mod above " + start)
+		}
+	}
 }
 
 // Tensor describes a tensor whose values are made from its name.
