@@ -1,0 +1,198 @@
+"""Makes testdata/ggmldot: digests of matrix products that ggml's CPU backend computes, for tests that compute the same.
+
+    python make_ggmldot.py [TYPE ...]      all types, or some anew
+    python make_ggmldot.py --check         the prebuilt library beside the one that setup.sh builds, nothing is written
+
+Weights and activations are not kept: both sides make them from a seed by the rules below (package tensor/ggmldot, cases_test.go, has
+them in Go). Each type has a file of its own, a case a line.
+"""
+import hashlib
+import json
+import struct
+import subprocess
+import sys
+
+import numpy as np
+
+from common import HERE, TESTDATA, cache, run
+
+LIBRARIES = cache() / "npm/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"
+OUT = TESTDATA / "ggmldot"
+
+# ggml's number, values and bytes of a block, offsets of F16 scales, offset of an E8M0 scale
+TYPES = {
+    "F32": (0, 1, 4, [], None),
+    "F16": (1, 1, 2, [], None),
+    "BF16": (30, 1, 2, [], None),
+    "Q4_0": (2, 32, 18, [0], None),
+    "Q4_1": (3, 32, 20, [0, 2], None),
+    "Q5_0": (6, 32, 22, [0], None),
+    "Q5_1": (7, 32, 24, [0, 2], None),
+    "Q8_0": (8, 32, 34, [0], None),
+    "IQ4_NL": (20, 32, 18, [0], None),
+    "MXFP4": (39, 32, 17, [], 0),
+}
+REPACKED = ["Q4_0", "IQ4_NL", "MXFP4"]
+
+GAMMA = 0x9E3779B97F4A7C15
+
+
+def draws(seed, n):
+    """n numbers of 64 bits: SplitMix64."""
+    z = np.uint64(seed) + (np.arange(1, n + 1, dtype=np.uint64) * np.uint64(GAMMA))
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def weights(name, seed, width, rows):
+    """Random blocks with scales of sensible size."""
+    number, block, size, scales, e8m0 = TYPES[name]
+    if block == 1:
+        bits = floats(seed, 1, rows * width, "plain").view(np.uint32)
+        if name == "F32":
+            return bits.tobytes()
+        if name == "BF16":
+            return (bits >> np.uint32(16)).astype(np.uint16).tobytes()
+        return bits.view(np.float32).astype(np.float16).tobytes()
+    blocks = rows * width // block
+    raw = draws(seed, (blocks * size + 7) // 8).tobytes()[:blocks * size]
+    b = np.frombuffer(raw, np.uint8).reshape(blocks, size).copy()
+    for at in scales:
+        h = b[:, at].astype(np.uint16) | b[:, at + 1].astype(np.uint16) << np.uint16(8)
+        # exponents 2^-10 to 2^-3, any sign and mantissa
+        h = (h & np.uint16(0x83FF)) | ((np.uint16(5) + (h >> np.uint16(10)) % np.uint16(8)) << np.uint16(10))
+        b[:, at], b[:, at + 1] = h & np.uint16(255), h >> np.uint16(8)
+    if e8m0 is not None:
+        b[:, e8m0] = 116 + b[:, e8m0] % 12
+    return b.tobytes()
+
+
+def floats(seed, rows, width, profile):
+    """Rows of float32 numbers. A block of 32 values, or what is left of one at the end of a row, has a character of its own."""
+    r = draws(seed, rows * width).reshape(rows, width)
+    blocks = (width + 31) // 32
+    b = np.repeat(draws(seed ^ 0x5DEECE66D, rows * blocks).reshape(rows, blocks), 32, axis=1)[:, :width]
+    u = np.uint64
+    at = np.broadcast_to((np.arange(width) % 32).astype(np.uint64), r.shape)
+    exponent = u(118) + (r >> u(40)) % u(10)
+    zero = np.zeros(r.shape, bool)
+    if profile != "plain":
+        mode = b % u(8)
+        zero = mode == 0
+        exponent = np.where((mode == 1) & (at == (b >> u(8)) % u(32)), exponent + u(10), exponent)
+        exponent = np.where(mode == 2, exponent - u(100), exponent)
+        exponent = np.where(mode == 3, (r >> u(40)) % u(3), exponent)
+        exponent = np.where(mode == 4, exponent + u(20), exponent)
+    bits = (r & u(0x807FFFFF)) | (exponent << u(23))
+    bits = np.where(zero, u(0), bits)
+    if profile == "special":
+        odd = np.array([0x7FC00000, 0x7F800000, 0xFF800000, 0xFFC00000], np.uint64)[(b >> u(32)) % u(4)]
+        bits = np.where((at == (b >> u(16)) % u(32)) & ((b >> u(24)) % u(4) == 0), odd, bits)
+    return bits.astype(np.uint32).view(np.float32)
+
+
+class Peer:
+    """The program of ggmldot_peer.cpp."""
+
+    def __init__(self, *args):
+        self.process = subprocess.Popen([str(a) for a in args], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def product(self, case, threads=1, repeats=1):
+        """The results as bits, one kind of NaN, columns by rows, and seconds; None if the backend has no such product."""
+        number = TYPES[case["type"]][0]
+        width, rows, columns = case["width"], case["rows"], case["columns"]
+        request = struct.pack("<7i", number, width, rows, columns, case["repacked"], threads, repeats)
+        request += weights(case["type"], case["seed"], width, rows)
+        request += floats(case["seed"] + 1, columns, width, case["profile"]).tobytes()
+        self.process.stdin.write(request)
+        self.process.stdin.flush()
+        status, seconds = struct.unpack("<id", self.process.stdout.read(12))
+        if status:
+            return None
+        bits = np.frombuffer(self.process.stdout.read(4 * rows * columns), np.uint32).copy()
+        bits[(bits & 0x7FFFFFFF) > 0x7F800000] = 0x7FC00000
+        return bits, seconds
+
+
+def build(name, *libraries):
+    out = cache() / "build/bin" / name
+    out.parent.mkdir(parents=True, exist_ok=True)
+    run(["c++", "-O1", "-std=c++17", HERE / "ggmldot_peer.cpp", "-o", out, "-I", sources_include(), *libraries, "-lpthread", "-ldl"])
+    return out
+
+
+def sources_include():
+    return cache() / "llama.cpp/ggml/include"
+
+
+def peers():
+    built = cache() / "build/ggml/src"
+    ours = build("ggmldot_peer", *(built / f"libggml{part}.a" for part in ["", "-cpu", "-base"]))
+    theirs = build("ggmldot_peer_prebuilt", LIBRARIES / "libggml.v0.5.0.so", LIBRARIES / "libggml-base.so", f"-Wl,-rpath,{LIBRARIES}")
+    return Peer(ours), Peer(theirs, LIBRARIES / "libggml-cpu-haswell.so")
+
+
+def shapes(name):
+    """Width, rows, columns, profile."""
+    block = TYPES[name][1]
+    if block == 1:
+        for width in [1, 3, 5, 8, 31, 33, 40, 64, 100, 576]:
+            for rows, columns in [(4, 1), (8, 2), (7, 3), (16, 5)]:
+                yield width, rows, columns, "plain"
+        for columns in range(1, 10):
+            yield 136, 12, columns, "mixed"
+        yield 64, 8, 6, "special"
+        yield 2056, 16, 4, "plain"
+    else:
+        for columns in range(1, 10):
+            yield block, 8, columns, "mixed"
+            yield 3 * block, 16, columns, "special"
+            yield 576 // min(block, 64) * min(block, 64) if block < 256 else 768, 16, columns, "plain"
+        for rows in range(1, 8):
+            yield 2 * block, rows, rows, "plain"
+        yield 65 * block if block < 256 else 9 * block, 24, 6, "mixed"
+        yield 66 * block if block < 256 else 10 * block, 9, 5, "mixed"
+    for columns in [64, 512]:
+        yield 576 if block < 256 else 512, 8, columns, "mixed"
+
+
+def cases(name):
+    seed = TYPES[name][0] * 1_000_000
+    for repacked in [0, 1] if name in REPACKED else [0]:
+        for width, rows, columns, profile in shapes(name):
+            if repacked and rows % 8:
+                continue
+            seed += 10
+            yield {"type": name, "width": width, "rows": rows, "columns": columns, "repacked": repacked, "profile": profile, "seed": seed}
+
+
+def main():
+    args = sys.argv[1:]
+    check = "--check" in args
+    names = [a for a in args if a != "--check"] or list(TYPES)
+    np.seterr(over="ignore")
+    ours, theirs = peers()
+    OUT.mkdir(exist_ok=True)
+    for name in names:
+        lines, different = [], 0
+        for case in cases(name):
+            a, b, two = ours.product(case), theirs.product(case), ours.product(case, threads=2)
+            if a is None or b is None or two is None:
+                sys.exit(f"no product: {case}")
+            if not np.array_equal(a[0], b[0]) or not np.array_equal(a[0], two[0]):
+                different += 1
+                print("differs:", case, int((a[0] != b[0]).sum()), "of", a[0].size, "in the prebuilt library,", int((a[0] != two[0]).sum()), "with two threads")
+            bits = a[0].astype("<u4")
+            rows = case["rows"]
+            case["sha256"] = hashlib.sha256(bits.tobytes()).hexdigest()
+            # the first results of the first and of the last column
+            case["first"], case["last"] = [[f"{v:08x}" for v in c[:4]] for c in (bits[:rows], bits[-rows:])]
+            lines.append(json.dumps(case))
+        print(f"{name}: {len(lines)} cases, {different} differ")
+        if not check:
+            (OUT / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
