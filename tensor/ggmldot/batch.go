@@ -11,6 +11,12 @@ const (
 	// F16 rounds them to half precision, BF16 to bfloat16.
 	F16
 	BF16
+	// Q8_0 has codes of 8 bits, and an F16 scale for each block of 32.
+	Q8_0
+	// Q8_0x8 is Q8_0 with 8 rows side by side, for repacked weights.
+	Q8_0x8
+	// Q8_1 is Q8_0 with sums.
+	Q8_1
 	formats // their number
 )
 
@@ -31,6 +37,10 @@ var layouts = [formats]layout{
 	F32:  {name: "F32", block: 1, room: roomFloats, set: setF32},
 	F16:  {name: "F16", block: 1, room: roomFloats, set: setF16},
 	BF16: {name: "BF16", block: 1, room: roomFloats, set: setBF16},
+
+	Q8_0:   {name: "Q8_0", block: 32, room: roomQ8_0, set: setQ8_0},
+	Q8_0x8: {name: "Q8_0x8", block: 32, room: roomQ8_0x8, reset: resetQ8_0x8, set: setQ8_0x8},
+	Q8_1:   {name: "Q8_1", block: 32, room: roomQ8_1, set: setQ8_1},
 }
 
 func (f Format) String() string {
@@ -49,6 +59,11 @@ type Batch struct {
 	rows   int
 
 	floats []float32 // rows one after the other: F32, F16, BF16
+
+	codes    []int8
+	scales   []float32 // of blocks
+	sums     []float32 // of blocks: Q8_1
+	codeSums []int32   // of blocks: Q8_0x8
 }
 
 // NewBatch makes room for up to room activation rows of width values. The batch
@@ -104,6 +119,7 @@ func (b *Batch) SetRow(t int, x []float32) error {
 // grows to what it is used for and may go from kernel to kernel.
 type Scratch struct {
 	rows []float32 // decoded weights
+	int8Rows
 }
 
 // floats gives room for n values.

@@ -11,6 +11,14 @@ var families = [tensor.CQ1 + 1]family{
 	tensor.F32:  floatPath(F32, dotF32),
 	tensor.F16:  floatPath(F16, dotF16),
 	tensor.BF16: floatPath(BF16, dotBF16),
+
+	tensor.Q4_0:   lanesPath(Q8_0, 16, addAll, addAll, true),
+	tensor.Q4_1:   lanesPath(Q8_1, 0, addMins, addMins, false),
+	tensor.Q5_0:   lanesPath(Q8_0, 16, addAll, addAll, false),
+	tensor.Q5_1:   lanesPath(Q8_1, 0, addMins, addMins, false),
+	tensor.Q8_0:   lanesPath(Q8_0, 0, addAll, addAll, false),
+	tensor.IQ4_NL: lanesPath(Q8_0, 0, addInTurn, addAll, true),
+	tensor.MXFP4:  lanesPath(Q8_0, 16, addInTurn, addInTurn, true),
 }
 
 // quietNaN is the one NaN that results have.

@@ -1,0 +1,144 @@
+package ggmldot
+
+import (
+	"math"
+
+	"quern/tensor/quant"
+)
+
+// Activations of 8 bits in blocks of 32:
+//
+//	d = max|x| / 127    q = x * (127 / max|x|) to the nearest, ties to even
+//
+// Products take d as F16 rounds it; Q8_1 has F16(d * sum of q) beside it, of the d
+// before. A block of zeros is zeros.
+//
+// What is not a number goes the way of x86's instructions, so that results stay
+// equal: a maximum with one is its second operand, codes that do not fit
+// saturate, or are -128 for NaNs and what 32 bits do not hold.
+
+// quantize32Scalar gives the codes of a block, d before rounding, and the sum of codes before
+// they saturate.
+func quantize32Scalar(q *[32]int8, x *[32]float32) (float32, int32) {
+	var m [8]float32
+	for i := range m {
+		m[i] = abs(x[i])
+		for j := i + 8; j < 32; j += 8 {
+			m[i] = maxOf(m[i], abs(x[j]))
+		}
+	}
+	for i := range 4 {
+		m[i] = maxOf(m[i+4], m[i])
+	}
+	top := maxOf(maxOf(m[0], m[2]), maxOf(m[1], m[3]))
+	var by float32
+	if top != 0 {
+		by = 127 / top
+	}
+	var sum int32
+	for i, v := range x {
+		n := toInt32(float32(v * by))
+		sum += n
+		q[i] = saturated(n)
+	}
+	return top / 127, sum
+}
+
+func abs(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ (1 << 31)) }
+
+// maxOf is x86's maximum: b if one is not a number.
+func maxOf(a, b float32) float32 {
+	if a > b {
+		return a
+	}
+	return b
+}
+
+// toInt32 is x86's conversion, to the nearest, ties to even.
+func toInt32(v float32) int32 {
+	if v >= -1<<31 && v < 1<<31 {
+		return int32(math.RoundToEven(float64(v)))
+	}
+	return math.MinInt32
+}
+
+func saturated(n int32) int8 {
+	switch {
+	case n > math.MaxInt8:
+		return math.MaxInt8
+	case n < math.MinInt8:
+		return math.MinInt8
+	}
+	return int8(n)
+}
+
+// half rounds to F16 and back.
+func half(v float32) float32 { return quant.FromF16(quant.ToF16(v)) }
+
+// even is n or one more, for kernels that take two rows at once.
+func even(n int) int { return n + n&1 }
+
+func roomQ8_0(b *Batch) {
+	b.codes = make([]int8, even(b.room)*b.width)
+	b.scales = make([]float32, even(b.room)*b.blocks)
+}
+
+func roomQ8_1(b *Batch) {
+	roomQ8_0(b)
+	b.sums = make([]float32, even(b.room)*b.blocks)
+}
+
+func setQ8_0(b *Batch, t int, x []float32) {
+	for u := range b.blocks {
+		at := t*b.blocks + u
+		d, _ := quantize32Scalar((*[32]int8)(b.codes[32*at:]), (*[32]float32)(x[32*u:]))
+		b.scales[at] = half(d)
+	}
+}
+
+func setQ8_1(b *Batch, t int, x []float32) {
+	for u := range b.blocks {
+		at := t*b.blocks + u
+		d, sum := quantize32Scalar((*[32]int8)(b.codes[32*at:]), (*[32]float32)(x[32*u:]))
+		b.scales[at], b.sums[at] = half(d), half(float32(d*float32(sum)))
+	}
+}
+
+// The rows of Q8_0x8 lie in groups of 8, filled up with zeros:
+//
+//	codes    4 codes of row 0, of row 1, ... row 7; the next 4 of each; ...
+//	scales   block 0 of rows 0-7, block 1 of rows 0-7, ...
+//	codeSums like the scales
+func roomQ8_0x8(b *Batch) {
+	padded := (b.room + 7) &^ 7
+	b.codes = make([]int8, padded*b.width)
+	b.scales = make([]float32, padded*b.blocks)
+	b.codeSums = make([]int32, padded*b.blocks)
+}
+
+func resetQ8_0x8(b *Batch) {
+	if b.rows&7 == 0 {
+		return
+	}
+	first := b.rows &^ 7
+	clear(b.codes[first*b.width:][:8*b.width])
+	clear(b.scales[first*b.blocks:][:8*b.blocks])
+	clear(b.codeSums[first*b.blocks:][:8*b.blocks])
+}
+
+func setQ8_0x8(b *Batch, t int, x []float32) {
+	first, lane := t&^7, t&7
+	for u := range b.blocks {
+		var q [32]int8
+		d, _ := quantize32Scalar(&q, (*[32]float32)(x[32*u:]))
+		at := first*b.blocks + 8*u + lane
+		b.scales[at] = half(d)
+		codes := b.codes[first*b.width+256*u+4*lane:]
+		var sum int32
+		for i := 0; i < 32; i += 4 {
+			*(*[4]int8)(codes[8*i:]) = [4]int8(q[i:])
+			sum += int32(q[i]) + int32(q[i+1]) + int32(q[i+2]) + int32(q[i+3])
+		}
+		b.codeSums[at] = sum
+	}
+}
