@@ -31,8 +31,23 @@ TYPES = {
     "Q8_0": (8, 32, 34, [0], None),
     "IQ4_NL": (20, 32, 18, [0], None),
     "MXFP4": (39, 32, 17, [], 0),
+    "Q2_K": (10, 256, 84, [80, 82], None),
+    "Q3_K": (11, 256, 110, [108], None),
+    "Q4_K": (12, 256, 144, [0, 2], None),
+    "Q5_K": (13, 256, 176, [0, 2], None),
+    "Q6_K": (14, 256, 210, [208], None),
+    "TQ1_0": (34, 256, 54, [52], None),
+    "TQ2_0": (35, 256, 66, [64], None),
+    "IQ1_S": (19, 256, 50, [0], None),
+    "IQ1_M": (29, 256, 56, [], None),
+    "IQ2_XXS": (16, 256, 66, [0], None),
+    "IQ2_XS": (17, 256, 74, [0], None),
+    "IQ2_S": (22, 256, 82, [0], None),
+    "IQ3_XXS": (18, 256, 98, [0], None),
+    "IQ3_S": (21, 256, 110, [0], None),
+    "IQ4_XS": (23, 256, 136, [0], None),
 }
-REPACKED = ["Q4_0", "IQ4_NL", "MXFP4"]
+REPACKED = ["Q4_0", "IQ4_NL", "MXFP4", "Q4_K"]
 
 GAMMA = 0x9E3779B97F4A7C15
 
@@ -65,6 +80,9 @@ def weights(name, seed, width, rows):
         b[:, at], b[:, at + 1] = h & np.uint16(255), h >> np.uint16(8)
     if e8m0 is not None:
         b[:, e8m0] = 116 + b[:, e8m0] % 12
+    if name == "IQ1_M":
+        # The highest bits of its scale, which lie in the upper half of the last byte, 1 or 2.
+        b[:, 55] = (b[:, 55] & np.uint8(0x8F)) | ((np.uint8(1) + (b[:, 55] >> np.uint8(6)) % np.uint8(2)) << np.uint8(4))
     return b.tobytes()
 
 
@@ -147,12 +165,16 @@ def shapes(name):
     else:
         for columns in range(1, 10):
             yield block, 8, columns, "mixed"
-            yield 3 * block, 16, columns, "special"
+            # Superblocks are NaN in quern once a value is not finite.
+            yield 3 * block, 16, columns, "special" if block < 256 else "mixed"
             yield 576 // min(block, 64) * min(block, 64) if block < 256 else 768, 16, columns, "plain"
         for rows in range(1, 8):
             yield 2 * block, rows, rows, "plain"
         yield 65 * block if block < 256 else 9 * block, 24, 6, "mixed"
         yield 66 * block if block < 256 else 10 * block, 9, 5, "mixed"
+        if block == 256:
+            yield block, 21, 11, "mixed"
+            yield 9 * block, 8, 12, "mixed"
     for columns in [64, 512]:
         yield 576 if block < 256 else 512, 8, columns, "mixed"
 

@@ -17,6 +17,8 @@ const (
 	Q8_0x8
 	// Q8_1 is Q8_0 with sums.
 	Q8_1
+	// Q8_K has a float32 scale for each superblock of 256 int8 codes.
+	Q8_K
 	formats // their number
 )
 
@@ -41,6 +43,7 @@ var layouts = [formats]layout{
 	Q8_0:   {name: "Q8_0", block: 32, room: roomQ8_0, set: setQ8_0},
 	Q8_0x8: {name: "Q8_0x8", block: 32, room: roomQ8_0x8, reset: resetQ8_0x8, set: setQ8_0x8},
 	Q8_1:   {name: "Q8_1", block: 32, room: roomQ8_1, set: setQ8_1},
+	Q8_K:   {name: "Q8_K", block: 256, room: roomQ8_K, reset: resetQ8_K, set: setQ8_K},
 }
 
 func (f Format) String() string {
@@ -64,6 +67,7 @@ type Batch struct {
 	scales   []float32 // of blocks
 	sums     []float32 // of blocks: Q8_1
 	codeSums []int32   // of blocks: Q8_0x8
+	super    superRows // Q8_K
 }
 
 // NewBatch makes room for up to room activation rows of width values. The batch
@@ -118,7 +122,7 @@ func (b *Batch) SetRow(t int, x []float32) error {
 // Scratch is the memory of one goroutine's products. Its zero value is ready; it
 // grows to what it is used for and may go from kernel to kernel.
 type Scratch struct {
-	rows []float32 // decoded weights
+	rows []float32 // decoded weights, or sums
 	int8Rows
 }
 

@@ -52,6 +52,9 @@ func goldens(t *testing.T, typ string) []golden {
 var (
 	scaleOffsets = map[tensor.Type][]int{
 		tensor.Q4_0: {0}, tensor.Q4_1: {0, 2}, tensor.Q5_0: {0}, tensor.Q5_1: {0, 2}, tensor.Q8_0: {0}, tensor.IQ4_NL: {0},
+		tensor.Q2_K: {80, 82}, tensor.Q3_K: {108}, tensor.Q4_K: {0, 2}, tensor.Q5_K: {0, 2}, tensor.Q6_K: {208},
+		tensor.TQ1_0: {52}, tensor.TQ2_0: {64}, tensor.IQ1_S: {0}, tensor.IQ2_XXS: {0}, tensor.IQ2_XS: {0}, tensor.IQ2_S: {0},
+		tensor.IQ3_XXS: {0}, tensor.IQ3_S: {0}, tensor.IQ4_XS: {0},
 	}
 	e8m0Offsets = map[tensor.Type][]int{tensor.MXFP4: {0}}
 )
@@ -94,6 +97,9 @@ func testWeights(typ tensor.Type, seed uint64, width, rows int) []byte {
 		}
 		for _, at := range e8m0Offsets[typ] {
 			b[at] = 116 + b[at]%12
+		}
+		if typ == tensor.IQ1_M {
+			b[55] = b[55]&0x8f | (1+b[55]>>6%2)<<4
 		}
 	}
 	return out
