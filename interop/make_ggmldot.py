@@ -31,6 +31,9 @@ TYPES = {
     "Q8_0": (8, 32, 34, [0], None),
     "IQ4_NL": (20, 32, 18, [0], None),
     "MXFP4": (39, 32, 17, [], 0),
+    "Q1_0": (41, 128, 18, [0], None),
+    "Q2_0": (42, 64, 18, [0], None),
+    "NVFP4": (40, 64, 36, [], None),
     "Q2_K": (10, 256, 84, [80, 82], None),
     "Q3_K": (11, 256, 110, [108], None),
     "Q4_K": (12, 256, 144, [0, 2], None),
@@ -154,6 +157,7 @@ def peers():
 def shapes(name):
     """Width, rows, columns, profile."""
     block = TYPES[name][1]
+    middle = {128: 640, 256: 768}.get(block, 576)
     if block == 1:
         for width in [1, 3, 5, 8, 31, 33, 40, 64, 100, 576]:
             for rows, columns in [(4, 1), (8, 2), (7, 3), (16, 5)]:
@@ -167,7 +171,7 @@ def shapes(name):
             yield block, 8, columns, "mixed"
             # Superblocks are NaN in quern once a value is not finite.
             yield 3 * block, 16, columns, "special" if block < 256 else "mixed"
-            yield 576 // min(block, 64) * min(block, 64) if block < 256 else 768, 16, columns, "plain"
+            yield middle, 16, columns, "plain"
         for rows in range(1, 8):
             yield 2 * block, rows, rows, "plain"
         yield 65 * block if block < 256 else 9 * block, 24, 6, "mixed"
@@ -176,7 +180,7 @@ def shapes(name):
             yield block, 21, 11, "mixed"
             yield 9 * block, 8, 12, "mixed"
     for columns in [64, 512]:
-        yield 576 if block < 256 else 512, 8, columns, "mixed"
+        yield 512 if block == 256 else middle, 8, columns, "mixed"
 
 
 def cases(name):

@@ -92,12 +92,12 @@ func (k *Kernel) eachRows(w []byte, s *Scratch, bias int8, do func(r, n int)) {
 	if n := rowStep * k.width / 32; len(p.d) < n {
 		p.d, p.m = make([]float32, n), make([]float32, n)
 	}
-	blocks, blockBytes := k.width/32, k.rowBytes/(k.width/32)
+	blocks, perBlock, blockBytes := k.width/32, int(k.typ.BlockValues())/32, int(k.typ.BlockBytes())
 	for r := 0; r*k.rowBytes < len(w); r += rowStep {
 		n := min(len(w)/k.rowBytes-r, rowStep)
 		for u := 0; u < blocks; u += dot.TileWidth / 32 {
 			count := min(blocks-u, dot.TileWidth/32)
-			p.tile.Unpack(k.typ, n, count, w[r*k.rowBytes+u*blockBytes:], k.rowBytes)
+			p.tile.Unpack(k.typ, n, count/perBlock, w[r*k.rowBytes+u/perBlock*blockBytes:], k.rowBytes)
 			copy(p.d[rowStep*u:], p.tile.D()[:rowStep*count])
 			copy(p.m[rowStep*u:], p.tile.M()[:rowStep*count])
 			for i := range n {
