@@ -84,30 +84,33 @@ func NewSampler(s Sampling, history []int32) (*Sampler, error) {
 // logits are changed. NaNs count as impossible.
 func (s *Sampler) Next(logits []float32) (int32, error) {
 	s.penalize(logits)
-	c := s.cands[:0]
-	for id, v := range logits {
-		if v == v && v > float32(math.Inf(-1)) && (s.s.Banned == nil || !s.s.Banned(int32(id))) {
-			c = append(c, candidate{int32(id), v})
-		}
-	}
-	s.cands = c
-	if len(c) == 0 {
-		return -1, ErrNothing
-	}
-	id := c[0].id
+	choose := s.draw
 	if s.s.Temperature == 0 || s.s.TopK == 1 {
-		best := c[0]
-		for _, x := range c[1:] {
-			if x.logit > best.logit {
-				best = x
-			}
-		}
-		id = best.id
-	} else {
-		id = s.draw(c)
+		choose = s.best
+	}
+	id := choose(logits)
+	if id < 0 {
+		return -1, ErrNothing
 	}
 	s.last = append(s.last, id)
 	return id, nil
+}
+
+// possible reports whether a token with such a logit may be chosen.
+func (s *Sampler) possible(id int32, logit float32) bool {
+	return logit == logit && logit > float32(math.Inf(-1)) && (s.s.Banned == nil || !s.s.Banned(id))
+}
+
+// best gives the most likely token, the lowest id of equals, or -1 where none is
+// possible.
+func (s *Sampler) best(logits []float32) int32 {
+	id := int32(-1)
+	for i, v := range logits {
+		if (id < 0 || v > logits[id]) && s.possible(int32(i), v) {
+			id = int32(i)
+		}
+	}
+	return id
 }
 
 func (s *Sampler) penalize(logits []float32) {
@@ -129,8 +132,18 @@ func (s *Sampler) penalize(logits []float32) {
 	}
 }
 
-// draw takes one of the candidates by chance.
-func (s *Sampler) draw(c []candidate) int32 {
+// draw takes one of the possible tokens by chance, or gives -1 where there is none.
+func (s *Sampler) draw(logits []float32) int32 {
+	s.cands = slices.Grow(s.cands[:0], len(logits))
+	for id, v := range logits {
+		if s.possible(int32(id), v) {
+			s.cands = append(s.cands, candidate{int32(id), v})
+		}
+	}
+	c := s.cands
+	if len(c) == 0 {
+		return -1
+	}
 	slices.SortFunc(c, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.logit, a.logit), cmp.Compare(a.id, b.id))
 	})

@@ -20,7 +20,7 @@ func (s *session) attention(ctx context.Context, i, n int) error {
 		return err
 	}
 	qn, kn := p.heads*p.headDim, p.kvHeads*p.headDim
-	q, k, v := grow(&b.q, n*qn), grow(&b.k, n*kn), grow(&b.v, n*kn)
+	q, k, v, att := b.forAttention(n, qn, kn)
 	if err := s.project(ctx, l, in, q, k, v); err != nil {
 		return err
 	}
@@ -38,7 +38,6 @@ func (s *session) attention(ctx context.Context, i, n int) error {
 	}
 
 	blocks := (n + queries - 1) / queries
-	att := grow(&b.att, n*qn)
 	err = s.team.each(ctx, p.heads*blocks, func(task int, sc *scratch) error {
 		h, first := task%p.heads, task/p.heads*queries
 		s.attend(i, h, first, min(queries, n-first), sc)
@@ -54,7 +53,7 @@ func (s *session) attention(ctx context.Context, i, n int) error {
 	}
 	after := activations{att, n, qn}
 	s.observe(l.o.matrix, 0, after)
-	out := grow(&b.out, n*p.hidden)
+	out := in.x // which nobody needs any more
 	if err := s.multiply(ctx, product{dst: out, m: l.o.matrix, bias: l.o.bias, in: after}); err != nil {
 		return err
 	}

@@ -13,8 +13,9 @@ func (s *session) feedForward(ctx context.Context, i, n int) error {
 	if err != nil {
 		return err
 	}
-	out := grow(&b.out, n*p.hidden)
+	out := in.x // which gated needs no more once it writes there
 	if l.router.matrix != nil {
+		out = grow(&b.out, n*p.hidden)
 		err = s.mixture(ctx, i, in, out)
 	} else {
 		err = s.gated(ctx, l.gate, l.up, l.down, 0, in, out)
@@ -26,12 +27,12 @@ func (s *session) feedForward(ctx context.Context, i, n int) error {
 }
 
 // gated computes down(act(gate(x)) * up(x)) for part number part of the three
-// matrices.
+// matrices. out may be where in is.
 func (s *session) gated(ctx context.Context, gate, up, down linear, part int, in activations, out []float32) error {
 	s.observe(gate.matrix, part, in)
 	s.observe(up.matrix, part, in)
 	ffn := gate.rows
-	g, u := grow(&s.buf.gate, in.rows*ffn), grow(&s.buf.up, in.rows*ffn)
+	g, u := s.buf.forGated(in.rows * ffn)
 	err := s.multiply(ctx, product{dst: g, m: gate.matrix, part: part, bias: gate.bias, in: in}, product{dst: u, m: up.matrix, part: part, bias: up.bias, in: in})
 	if err != nil {
 		return err

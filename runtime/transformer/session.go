@@ -38,13 +38,11 @@ type session struct {
 // buffers are the activations of one batch, T tokens.
 type buffers struct {
 	x      []float32 // (T, hidden) what flows along the layers
-	normed []float32 // (T, hidden)
-	out    []float32 // (T, hidden) what a block adds to x
+	normed []float32 // (T, hidden) what enters a block; later, but for mixtures, what the block adds to x
+	out    []float32 // (T, hidden) what a mixture adds to x
+	block  []float32 // what q, k, v and att share with a feed-forward's gate and up
 	q      []float32 // (T, heads*headDim)
-	k, v   []float32 // (T, kvHeads*headDim)
 	att    []float32 // (T, heads*headDim)
-	gate   []float32 // (T, ffn)
-	up     []float32 // (T, ffn)
 	cos    [2][]float32
 	sin    [2][]float32 // (T, dims/2), global and local
 	logits []float32
@@ -56,6 +54,25 @@ type buffers struct {
 	padded []float32 // activations as wide as padded rows
 	// rounded are activations after rounding to 8 bits, for each matrix of a call.
 	rounded [][]float32
+}
+
+// forAttention gives room for q, k, v and what attention makes of them, for n tokens
+// of qn values of queries and kn of keys. It lasts until the block ends.
+func (b *buffers) forAttention(n, qn, kn int) (q, k, v, att []float32) {
+	all := grow(&b.block, 2*n*(qn+kn))
+	cut := func(n int) []float32 {
+		part := all[:n:n]
+		all = all[n:]
+		return part
+	}
+	b.q, k, v, b.att = cut(n*qn), cut(n*kn), cut(n*kn), cut(n*qn)
+	return b.q, k, v, b.att
+}
+
+// forGated gives room for n values of a gate and as many beside it.
+func (b *buffers) forGated(n int) (gate, up []float32) {
+	all := grow(&b.block, 2*n)
+	return all[:n:n], all[n:]
 }
 
 // NewSession starts an empty text.
