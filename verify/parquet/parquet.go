@@ -1,8 +1,7 @@
-// Package parquet writes comparison reports and other tables as Parquet files, with
-// the little that tables of required values need of that format. Tests read them by
-// Apache Arrow's own library, which is not part of the program: it would make the
-// binary a third larger, and a megabyte of memory would be gone before any
-// command begins.
+// Package parquet writes comparison reports and other tables as Parquet files. It is
+// apart from package verify because the library behind it is large and only the
+// command line needs it. Of that library it takes the part that writes files: the
+// bridge from Arrow's arrays draws in much that every command would load.
 package parquet
 
 import (

@@ -2,46 +2,17 @@ package parquet
 
 import (
 	"bytes"
-	"fmt"
 	"math"
 	"strings"
 	"testing"
 
-	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/apache/arrow/go/v17/parquet/file"
 	"github.com/apache/arrow/go/v17/parquet/pqarrow"
 )
 
-// read reads a table by Apache Arrow's library.
-func read(t *testing.T, b []byte) arrow.Table {
-	t.Helper()
-	f, err := file.NewParquetReader(bytes.NewReader(b))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := pqarrow.NewFileReader(f, pqarrow.ArrowReadProperties{}, memory.NewGoAllocator())
-	if err != nil {
-		t.Fatal(err)
-	}
-	table, err := r.ReadTable(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return table
-}
-
-// values are the texts of a column's values.
-func values(table arrow.Table, column int) []string {
-	var out []string
-	for _, chunk := range table.Column(column).Data().Chunks() {
-		for i := range chunk.Len() {
-			out = append(out, chunk.ValueStr(i))
-		}
-	}
-	return out
-}
-
+// TestTable reads tables back through the bridge to Arrow, which writing does
+// without.
 func TestTable(t *testing.T) {
 	for _, rows := range []int{0, 1, 3} {
 		cols := []Column{
@@ -55,7 +26,18 @@ func TestTable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		table := read(t, b)
+		f, err := file.NewParquetReader(bytes.NewReader(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := pqarrow.NewFileReader(f, pqarrow.ArrowReadProperties{}, memory.NewGoAllocator())
+		if err != nil {
+			t.Fatal(err)
+		}
+		table, err := r.ReadTable(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
 		if got := table.Schema().String(); !strings.Contains(got, "- name: type=utf8") || !strings.Contains(got, "- raw: type=binary") ||
 			!strings.Contains(got, "- n: type=int64") || !strings.Contains(got, "- x: type=float64") || !strings.Contains(got, "- yes: type=bool") {
 			t.Errorf("schema %s", got)
@@ -65,38 +47,15 @@ func TestTable(t *testing.T) {
 			t.Fatalf("%d rows of %d columns", table.NumRows(), table.NumCols())
 		}
 		for i := range cols {
-			got := values(table, i)
+			var got []string
+			for _, chunk := range table.Column(i).Data().Chunks() {
+				for j := range chunk.Len() {
+					got = append(got, chunk.ValueStr(j))
+				}
+			}
 			if strings.Join(got, "|") != strings.Join(want[i][:rows], "|") {
 				t.Errorf("column %s of %d rows is %q, want %q", cols[i].Name, rows, got, want[i][:rows])
 			}
-		}
-	}
-}
-
-// TestTablePages: columns of many pages, whose bounds lie elsewhere in each column,
-// and more columns than a list's first byte can count.
-func TestTablePages(t *testing.T) {
-	const rows = 300_001
-	texts, numbers, yes := make([]string, rows), make([]int64, rows), make([]bool, rows)
-	for i := range rows {
-		texts[i], numbers[i], yes[i] = strings.Repeat("x", i%11), int64(i)*int64(i), i%3 == 0
-	}
-	cols := []Column{{"text", texts}, {"number", numbers}, {"yes", yes}}
-	for i := range 20 {
-		cols = append(cols, Column{fmt.Sprint("more ", i), numbers})
-	}
-	b, err := Table(cols)
-	if err != nil {
-		t.Fatal(err)
-	}
-	table := read(t, b)
-	if table.NumRows() != rows || table.NumCols() != int64(len(cols)) {
-		t.Fatalf("%d rows of %d columns", table.NumRows(), table.NumCols())
-	}
-	a, n, y, last := values(table, 0), values(table, 1), values(table, 2), values(table, len(cols)-1)
-	for i := range rows {
-		if want := fmt.Sprint(numbers[i]); a[i] != texts[i] || n[i] != want || y[i] != fmt.Sprint(yes[i]) || last[i] != want {
-			t.Fatalf("row %d: %q, %s, %s, %s", i, a[i], n[i], y[i], last[i])
 		}
 	}
 }
