@@ -39,3 +39,7 @@ func (t *tile) Corr() []int16 { return t.corr[:] }
 func QuantizeQ8_K(q *[256]int8, sums *[16]int16, x *[256]float32) float32 {
 	return quantizeQ8_K(q, sums, x)
 }
+
+// Turn gives the sums of 8 weight rows with 8 activation rows the order of
+// results, those of an activation row together, and NaNs their bits.
+func Turn(acc *[Step * Step]float32) { turn(acc) }

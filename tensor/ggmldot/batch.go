@@ -122,8 +122,9 @@ func (b *Batch) SetRow(t int, x []float32) error {
 // Scratch is the memory of one goroutine's products. Its zero value is ready; it
 // grows to what it is used for and may go from kernel to kernel.
 type Scratch struct {
-	rows []float32 // decoded weights, or sums
+	rows []float32 // decoded weights
 	int8Rows
+	super superScratch
 }
 
 // floats gives room for n values.

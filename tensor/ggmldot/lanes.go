@@ -90,7 +90,7 @@ func (c *cell) corrections(u int) (n [columns]int32) {
 // d and dmin are the products of the weights' scale, or that of their minima, with
 // the activations' scale.
 func (c *cell) d(u int) float32 {
-	return superScale(c.t.D()[columns*u+c.row], c.f.times, c.g.scales[columns*u+c.col])
+	return float32(c.t.D()[columns*u+c.row] * c.g.scales[columns*u+c.col])
 }
 
 func (c *cell) dmin(u int) float32 {

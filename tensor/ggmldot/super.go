@@ -1,5 +1,7 @@
 package ggmldot
 
+//go:generate go -C _gen run . -set super -out ../super_amd64.s -stubs ../super_stubs_amd64.go -pkg ggmldot
+
 import (
 	"quern/tensor"
 	"quern/tensor/dot"
@@ -34,8 +36,10 @@ type order struct {
 // superFamily is what the orders need to know of a type.
 type superFamily struct {
 	bytes int // of a superblock
-	// bias is added to all codes; codes of types with none are signed.
+	// bias is added to all codes; codes of types with none are signed, and wide if they
+	// go beyond 63.
 	bias int32
+	wide bool
 	// times makes a tile's scales those of the type: package dot divides some by a
 	// power of two. over is that factor, which comes last in lanes.
 	times, over float32
@@ -58,7 +62,15 @@ var superFamilies = [...]*superFamily{
 	tensor.IQ2_S:   {bytes: 82, times: 8, over: 0.125, lanes: &lanesPlain},
 	tensor.IQ3_XXS: {bytes: 98, times: 4, over: 0.25, lanes: &lanesPlain},
 	tensor.IQ3_S:   {bytes: 110, bias: 16, times: 1, over: 1, lanes: &lanesPlain},
-	tensor.IQ4_XS:  {bytes: 136, times: 1, over: 1, lanes: &lanesPlain},
+	tensor.IQ4_XS:  {bytes: 136, wide: true, times: 1, over: 1, lanes: &lanesPlain},
+}
+
+// superScratch is memory of these products. sums are those that groups hold.
+type superScratch struct {
+	sums []float32
+	// bases are 8 integers of each unit for every row of a tile: what vector code adds
+	// to lanes for its own sake.
+	bases [columns * superUnits * columns]int32
 }
 
 // plainPath multiplies with lanes.
@@ -81,34 +93,60 @@ func (k *Kernel) mulSuper(o *order, dst []float32, stride int, w []byte, b *Batc
 	}
 	f, units := superFamilies[k.typ], b.blocks
 	g0, g1 := first/columns, (last+columns-1)/columns
-	size := columns * columns * o.acc // of a group's sums
-	acc, t := s.floats(size*(g1-g0)), &s.tile
+	// The sums of all groups are held only while a row has more than a tile has room for.
+	size, held := columns*columns*o.acc, 1
+	if units > superUnits {
+		held = g1 - g0
+	}
+	if len(s.super.sums) < size*held {
+		s.super.sums = make([]float32, size*held)
+	}
+	t := &s.tile
 	rows := len(w) / k.rowBytes
 	for r := 0; r < rows; r += columns {
 		n := min(rows-r, columns)
-		clear(acc)
 		for u := 0; u < units; u += superUnits {
 			count := min(units-u, superUnits)
-			src := w[r*k.rowBytes+u*f.bytes : (r+n)*k.rowBytes]
-			t.Unpack(k.typ, n, count, src, k.rowBytes)
+			t.Unpack(k.typ, n, count, w[r*k.rowBytes+u*f.bytes:(r+n)*k.rowBytes], k.rowBytes)
+			settle(o, f, t, n, count, &s.super)
 			for g := g0; g < g1; g++ {
-				o.sum(o, f, acc[size*(g-g0):][:size], t, n, b.super.group(g, units, u, count), count)
-			}
-		}
-		for g := g0; g < g1; g++ {
-			var out [columns * columns]float32
-			for i := range n {
-				o.finish(f, (*[columns]float32)(out[columns*i:]), acc[size*(g-g0)+columns*o.acc*i:][:columns*o.acc])
-			}
-			for lane := max(first-columns*g, 0); lane < min(last-columns*g, columns); lane++ {
-				results := dst[(columns*g+lane)*stride+r:][:n]
-				for i := range results {
-					results[i] = number(out[columns*i+lane])
+				acc := s.super.sums[size*((g-g0)%held):][:size]
+				if u == 0 {
+					clear(acc)
+				}
+				sumSuper(o, f, acc, t, n, b.super.group(g, units, u, count), count, &s.super)
+				if u+count < units {
+					continue
+				}
+				var out [columns * columns]float32
+				finishSuper(o, f, &out, acc)
+				dot.Turn(&out)
+				for lane := max(first-columns*g, 0); lane < min(last-columns*g, columns); lane++ {
+					results := dst[(columns*g+lane)*stride+r:][:n]
+					if n == columns {
+						*(*[columns]float32)(results) = *(*[columns]float32)(out[columns*lane:])
+						continue
+					}
+					copy(results, out[columns*lane:])
 				}
 			}
 		}
 	}
 }
 
-// superScale is the product of a tile's scale and that of the activations.
-func superScale(d, times, da float32) float32 { return float32(float32(d*times) * da) }
+// settle makes a tile ready for an order.
+func settle(o *order, f *superFamily, t *dot.Tile, rows, units int, s *superScratch) {
+	if d := t.D()[:columns*units]; o != &panel && f.times != 1 {
+		for i := range d {
+			d[i] = float32(d[i] * f.times)
+		}
+	}
+	settleVector(o, f, t, rows, units, s)
+}
+
+// finishSuperScalar gives the products of 8 weight rows.
+func finishSuperScalar(o *order, f *superFamily, out *[columns * columns]float32, acc []float32) {
+	for i := range columns {
+		o.finish(f, (*[columns]float32)(out[columns*i:]), acc[columns*o.acc*i:][:columns*o.acc])
+	}
+}

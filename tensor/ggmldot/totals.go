@@ -10,6 +10,7 @@ import (
 // the minima in Q4_K, which is taken off at the end.
 //
 //	panel   n = all of a superblock                       sum = fma(d*da, float32(n), sum)
+//	        (d divided as codes are multiplied, so that those are integers)
 //	one     n, and m of all its minima                    mins = fma(dmin*da, float32(m), mins)
 //	quarter n and m of each 64 values in turn, in the same way
 //
@@ -76,9 +77,7 @@ func sumPanel(o *order, f *superFamily, acc []float32, t *dot.Tile, rows int, g 
 	cells(o, f, acc, t, rows, g, func(c *cell, acc []float32) {
 		for u := range units {
 			n := total(c.values(u, f.bias, f.bias == 0))
-			// The scale as the panel has it, divided.
-			d := float32(c.t.D()[columns*u+c.row] * g.scales[columns*u+c.col])
-			acc[0] = fma.F32(float32(n), d, acc[0])
+			acc[0] = fma.F32(float32(n), c.d(u), acc[0])
 		}
 	})
 }
