@@ -37,6 +37,7 @@ digests: ## equal bytes: amd64, GOAMD64=v3, noasm, arm64 under qemu-user; 1, 2, 
 arm64: ## the vector code of arm64 beside the scalar code, and products of all types, under qemu-user
 	GOARCH=arm64 $(GO) test -exec qemu-aarch64 -run 'Lanes|Kernels' ./tensor/quant
 	GOARCH=arm64 $(GO) test -exec qemu-aarch64 -run 'Golden|Digest' ./tensor/dot
+	GOARCH=arm64 $(GO) test -exec qemu-aarch64 -run Golden ./tensor/ggmldot
 
 cross: ## the platforms that releases are made for
 	for p in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64; do \

@@ -67,6 +67,7 @@ type Batch struct {
 	scales   []float32 // of blocks
 	sums     []float32 // of blocks: Q8_1
 	codeSums []int32   // of blocks: Q8_0x8
+	odd      []bool    // of rows, whether one has code -128: Q8_0x8
 	super    superRows // Q8_K
 }
 

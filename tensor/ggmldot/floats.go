@@ -22,15 +22,35 @@ import (
 // floatLanes is the number of lanes.
 const floatLanes = 8
 
+// tiledRows is the number of rows that are decoded at once for tiles.
+const tiledRows = 16
+
 // floatPath gives the family of a float type.
 func floatPath(f Format, one func(w, x []float32) float32) family {
 	p := &path{format: f}
 	p.mul = func(k *Kernel, dst []float32, stride int, w []byte, b *Batch, s *Scratch) {
+		step := 1
 		if b.rows > 1 && k.width%floatLanes == 0 && k.rows%4 == 0 {
-			k.mulFloats(dst, stride, w, b, s, dotTiled)
-			return
+			step = tiledRows
 		}
-		k.mulFloats(dst, stride, w, b, s, one)
+		d, err := quant.DecoderFor(k.typ)
+		if err != nil {
+			return // these types have one
+		}
+		rows := s.floats(step * k.width)
+		for r := 0; r*k.rowBytes < len(w); r += step {
+			n := min(step, len(w)/k.rowBytes-r)
+			for i := range n {
+				d.Decode(rows[i*k.width:][:k.width], w[(r+i)*k.rowBytes:][:k.rowBytes])
+			}
+			if step > 1 {
+				mulTiled(dst[r:], stride, n, rows, b, s)
+				continue
+			}
+			for t := range b.rows {
+				dst[t*stride+r] = number(one(rows, b.floats[t*k.width:][:k.width]))
+			}
+		}
 	}
 	return func(_, _ int, repacked bool) *path {
 		if repacked {
@@ -40,17 +60,11 @@ func floatPath(f Format, one func(w, x []float32) float32) family {
 	}
 }
 
-// mulFloats decodes rows and multiplies them one by one.
-func (k *Kernel) mulFloats(dst []float32, stride int, w []byte, b *Batch, s *Scratch, dot func(w, x []float32) float32) {
-	d, err := quant.DecoderFor(k.typ)
-	if err != nil {
-		return // these types have one
-	}
-	row := s.floats(k.width)
-	for r := 0; r*k.rowBytes < len(w); r++ {
-		d.Decode(row, w[r*k.rowBytes:][:k.rowBytes])
-		for t := range b.rows {
-			dst[t*stride+r] = number(dot(row, b.floats[t*k.width:][:k.width]))
+// mulTiledScalar multiplies the first n decoded rows with all columns.
+func mulTiledScalar(dst []float32, stride, n int, rows []float32, b *Batch) {
+	for t := range b.rows {
+		for i := range n {
+			dst[t*stride+i] = number(dotTiled(rows[i*b.width:], b.floats[t*b.width:][:b.width]))
 		}
 	}
 }
@@ -81,18 +95,24 @@ func dotTiled(w, x []float32) float32 {
 	return addLanes(&l)
 }
 
-// dot32s gives the lanes of the whole 32s of a row.
-func dot32s(w, x []float32) *[floatLanes]float32 {
+// lanes32sScalar gives the lanes of the whole 32s of a row.
+func lanes32sScalar(sum *[floatLanes]float32, w, x []float32) {
 	var l [4][floatLanes]float32
 	for ; len(x) >= 32; w, x = w[32:], x[32:] {
 		for j := range l {
 			fmaLanes(&l[j], w[8*j:], x[8*j:])
 		}
 	}
-	for i := range floatLanes {
-		l[0][i] = (l[0][i] + l[2][i]) + (l[1][i] + l[3][i])
+	for i := range sum {
+		sum[i] = (l[0][i] + l[2][i]) + (l[1][i] + l[3][i])
 	}
-	return &l[0]
+}
+
+// dot32s gives the lanes of the whole 32s of a row.
+func dot32s(w, x []float32) *[floatLanes]float32 {
+	var l [floatLanes]float32
+	lanes32s(&l, w, x)
+	return &l
 }
 
 func dotF32(w, x []float32) float32 {
@@ -119,7 +139,8 @@ func addRest(first float32, w, x []float32) float32 {
 	return float32(sum)
 }
 
-func roomFloats(b *Batch) { b.floats = make([]float32, b.room*b.width) }
+// roomFloats has room for two rows more, for kernels that take three at once.
+func roomFloats(b *Batch) { b.floats = make([]float32, (b.room+2)*b.width) }
 
 func setF32(b *Batch, t int, x []float32) { copy(b.floats[t*b.width:], x) }
 

@@ -22,6 +22,8 @@
 // values of other rows. A result that is not a number is always the same NaN.
 package ggmldot
 
+//go:generate go -C _gen run . -set blocks -out ../blocks_amd64.s -stubs ../blocks_stubs_amd64.go -pkg ggmldot
+
 import (
 	"errors"
 	"fmt"

@@ -34,14 +34,37 @@ import (
 // rowStep is the number of weight rows that are unpacked at once.
 const rowStep = dot.Step
 
-// int8Rows are rowStep unpacked rows of weights:
+// int8Rows are rowStep unpacked rows of weights, block by block:
 //
-//	codes   row 0, row 1, ... row 7, one after the other
-//	d, m    block 0 of rows 0-7, block 1 of rows 0-7, ...
+//	codes   32 codes of row 0, of row 1, ... row 7, then a second form of them:
+//	        their magnitudes, or codes with the bias that some types have, which are not negative
+//	d       scales d of rows 0-7, then m
 type int8Rows struct {
-	tile  dot.Tile
-	codes []int8
-	d, m  []float32
+	tile   dot.Tile
+	codes  []int8
+	scales []float32
+	out    []float32 // results that do not fit where they go
+}
+
+// stepCodes and stepScales are how far blocks lie apart.
+const (
+	stepCodes  = 2 * rowStep * 32
+	stepScales = 2 * rowStep
+)
+
+// block is block u of row i.
+func (p *int8Rows) block(i, u int) *[32]int8 { return (*[32]int8)(p.codes[stepCodes*u+32*i:]) }
+
+func (p *int8Rows) d(i, u int) float32 { return p.scales[stepScales*u+i] }
+
+func (p *int8Rows) m(i, u int) float32 { return p.scales[stepScales*u+rowStep+i] }
+
+// results gives room for n columns of rowStep results.
+func (p *int8Rows) results(n int) []float32 {
+	if len(p.out) < rowStep*n {
+		p.out = make([]float32, rowStep*n)
+	}
+	return p.out[:rowStep*n]
 }
 
 // adding is how the lanes of blocks come together.
@@ -62,14 +85,14 @@ func lanesPath(f Format, bias int8, one, more adding, repacks bool) family {
 		if b.rows == 1 {
 			how = one
 		}
-		k.eachRows(w, s, bias, func(r, n int) {
+		k.eachRows(w, s, bias, true, func(r, n int) {
 			mulLanes(dst[r:], stride, n, b, &s.int8Rows, how)
 		})
 	}
 	packed := &path{format: Q8_0x8}
 	packed.mul = func(k *Kernel, dst []float32, stride int, w []byte, b *Batch, s *Scratch) {
-		k.eachRows(w, s, bias, func(r, n int) {
-			mulBlocks(dst[r:], stride, n, b, &s.int8Rows)
+		k.eachRows(w, s, bias, bias == 0, func(r, n int) {
+			mulBlocks(dst[r:], stride, n, b, &s.int8Rows, bias)
 		})
 	}
 	return func(_, rows int, repacked bool) *path {
@@ -83,47 +106,59 @@ func lanesPath(f Format, bias int8, one, more adding, repacks bool) family {
 	}
 }
 
-// eachRows unpacks rows, rowStep at a time, and calls do with the first and their number.
-func (k *Kernel) eachRows(w []byte, s *Scratch, bias int8, do func(r, n int)) {
+// eachRows unpacks rows, rowStep at a time, and calls do with the first and their
+// number. mags says that the second form of codes is their magnitudes.
+func (k *Kernel) eachRows(w []byte, s *Scratch, bias int8, mags bool, do func(r, n int)) {
 	p := &s.int8Rows
-	if len(p.codes) < rowStep*k.width {
-		p.codes = make([]int8, rowStep*k.width)
-	}
-	if n := rowStep * k.width / 32; len(p.d) < n {
-		p.d, p.m = make([]float32, n), make([]float32, n)
-	}
 	blocks, perBlock, blockBytes := k.width/32, int(k.typ.BlockValues())/32, int(k.typ.BlockBytes())
+	if len(p.codes) < stepCodes*blocks {
+		p.codes, p.scales = make([]int8, stepCodes*blocks), make([]float32, stepScales*blocks)
+	}
 	for r := 0; r*k.rowBytes < len(w); r += rowStep {
 		n := min(len(w)/k.rowBytes-r, rowStep)
 		for u := 0; u < blocks; u += dot.TileWidth / 32 {
 			count := min(blocks-u, dot.TileWidth/32)
 			p.tile.Unpack(k.typ, n, count/perBlock, w[r*k.rowBytes+u/perBlock*blockBytes:], k.rowBytes)
-			copy(p.d[rowStep*u:], p.tile.D()[:rowStep*count])
-			copy(p.m[rowStep*u:], p.tile.M()[:rowStep*count])
-			for i := range n {
-				to, from := p.codes[i*k.width+32*u:][:32*count], p.tile.Codes()[i*dot.TileWidth:]
-				for j := range to {
-					to[j] = int8(from[j]) - bias
-				}
+			spread(p.codes[stepCodes*u:], p.tile.Codes(), bias, count, mags)
+			to, d, m := p.scales[stepScales*u:], p.tile.D(), p.tile.M()
+			for x := range count {
+				*(*[rowStep]float32)(to[stepScales*x:]) = [rowStep]float32(d[rowStep*x:])
+				*(*[rowStep]float32)(to[stepScales*x+rowStep:]) = [rowStep]float32(m[rowStep*x:])
 			}
 		}
 		do(r, n)
 	}
 }
 
-// mulLanes multiplies the first n rows with all columns.
-func mulLanes(dst []float32, stride, n int, b *Batch, p *int8Rows, how adding) {
+// spreadScalar brings blocks of unpacked rows into the order of int8Rows.
+func spreadScalar(codes []int8, src []byte, bias int8, blocks int, mags bool) {
+	for u := range blocks {
+		for i := range rowStep {
+			from := src[i*dot.TileWidth+32*u:][:32]
+			first, second := codes[stepCodes*u+32*i:][:32], codes[stepCodes*u+32*(rowStep+i):][:32]
+			for x, q := range from {
+				v := int8(q) - bias
+				first[x], second[x] = v, int8(q)
+				if mags && v < 0 {
+					second[x] = -v
+				}
+			}
+		}
+	}
+}
+
+// mulLanesScalar multiplies the first n rows with all columns.
+func mulLanesScalar(dst []float32, stride, n int, b *Batch, p *int8Rows, how adding) {
 	for t := range b.rows {
-		q, da := b.codes[t*b.width:], b.scales[t*b.blocks:]
 		for i := range n {
-			dst[t*stride+i] = number(lanesOf(p, i, b, q, da, t, how))
+			dst[t*stride+i] = number(lanesOf(p, i, b, t, how))
 		}
 	}
 }
 
 // lanesOf is the product of row i with column t.
-func lanesOf(p *int8Rows, i int, b *Batch, q []int8, da []float32, t int, how adding) float32 {
-	w, d := p.codes[i*b.width:][:b.width], p.d[i:]
+func lanesOf(p *int8Rows, i int, b *Batch, t int, how adding) float32 {
+	q, da := b.codes[t*b.width:], b.scales[t*b.blocks:]
 	var l, second [8]float32
 	blocks := b.blocks
 	if how == addInTurn {
@@ -134,7 +169,7 @@ func lanesOf(p *int8Rows, i int, b *Batch, q []int8, da []float32, t int, how ad
 		if how == addInTurn && u&1 == 1 {
 			to = &second
 		}
-		addBlock(to, (*[32]int8)(w[32*u:]), (*[32]int8)(q[32*u:]), float32(d[rowStep*u]*da[u]))
+		addBlock(to, p.block(i, u), (*[32]int8)(q[32*u:]), float32(p.d(i, u)*da[u]))
 	}
 	if how == addInTurn {
 		for j := range l {
@@ -146,14 +181,20 @@ func lanesOf(p *int8Rows, i int, b *Batch, q []int8, da []float32, t int, how ad
 	case how == addMins:
 		var mins float32
 		for u := range b.blocks {
-			mins = fma.F32(p.m[rowStep*u+i], b.sums[t*b.blocks+u], mins)
+			mins = fma.F32(p.m(i, u), b.sums[t*b.blocks+u], mins)
 		}
 		sum += mins
 	case blocks < b.blocks:
-		n := blockSum((*[32]int8)(w[32*blocks:]), (*[32]int8)(q[32*blocks:]), false)
-		sum = fma.F32(float32(d[rowStep*blocks]*da[blocks]), float32(n), sum)
+		sum = addLast(sum, p, i, b, t)
 	}
 	return sum
+}
+
+// addLast adds the block that two sets of lanes leave.
+func addLast(sum float32, p *int8Rows, i int, b *Batch, t int) float32 {
+	u := b.blocks - 1
+	n := blockSum(p.block(i, u), (*[32]int8)(b.codes[t*b.width+32*u:]), false)
+	return fma.F32(float32(p.d(i, u)*b.scales[t*b.blocks+u]), float32(n), sum)
 }
 
 // addBlock adds a block to lanes.
@@ -190,21 +231,21 @@ func blockSum(w, a *[32]int8, signed bool) int32 {
 	return n
 }
 
-// mulBlocks multiplies the first n rows, repacked ones, with all columns.
-func mulBlocks(dst []float32, stride, n int, b *Batch, p *int8Rows) {
+// mulBlocksScalar multiplies the first n rows, repacked ones, with columns from first to last-1.
+func mulBlocksScalar(dst []float32, stride, n int, b *Batch, p *int8Rows, first, last int) {
 	var q [32]int8
-	for t := range b.rows {
-		first, lane := t&^7, t&7
+	for t := first; t < last; t++ {
+		group, lane := t&^7, t&7
 		single := t >= b.rows&^3
 		for i := range n {
 			var sum float32
 			for u := range b.blocks {
-				codes := b.codes[first*b.width+256*u+4*lane:]
+				codes := b.codes[group*b.width+256*u+4*lane:]
 				for x := 0; x < 32; x += 4 {
 					*(*[4]int8)(q[x:]) = [4]int8(codes[8*x:])
 				}
-				d := float32(p.d[rowStep*u+i] * b.scales[first*b.blocks+8*u+lane])
-				sum = fma.F32(float32(blockSum((*[32]int8)(p.codes[i*b.width+32*u:]), &q, single)), d, sum)
+				d := float32(p.d(i, u) * b.scales[group*b.blocks+8*u+lane])
+				sum = fma.F32(float32(blockSum(p.block(i, u), &q, single)), d, sum)
 			}
 			dst[t*stride+i] = number(sum)
 		}

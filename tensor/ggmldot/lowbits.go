@@ -15,15 +15,15 @@ import "quern/internal/fma"
 
 // lowPath gives the family of a type whose products come from dot, of row i with
 // activations that begin at q and da.
-func lowPath(bias int8, dot func(p *int8Rows, w []int8, i int, q []int8, da []float32) float32) family {
+func lowPath(bias int8, dot func(p *int8Rows, i int, q []int8, da []float32) float32) family {
 	plain := &path{format: Q8_0}
 	plain.mul = func(k *Kernel, dst []float32, stride int, w []byte, b *Batch, s *Scratch) {
 		p := &s.int8Rows
-		k.eachRows(w, s, bias, func(r, n int) {
+		k.eachRows(w, s, bias, true, func(r, n int) {
 			for t := range b.rows {
 				q, da := b.codes[t*b.width:][:b.width], b.scales[t*b.blocks:][:b.blocks]
 				for i := range n {
-					dst[t*stride+r+i] = number(dot(p, p.codes[i*b.width:][:b.width], i, q, da))
+					dst[t*stride+r+i] = number(dot(p, i, q, da))
 				}
 			}
 		})
@@ -37,7 +37,7 @@ func lowPath(bias int8, dot func(p *int8Rows, w []int8, i int, q []int8, da []fl
 }
 
 // runSums are the integer sums of each 4 products of a block.
-func runSums(w, a []int8) (n [8]float32) {
+func runSums(w, a *[32]int8) (n [8]float32) {
 	for l := range n {
 		var sum int32
 		for x := 4 * l; x < 4*l+4; x++ {
@@ -48,42 +48,42 @@ func runSums(w, a []int8) (n [8]float32) {
 	return n
 }
 
-func dotQ1_0(p *int8Rows, w []int8, i int, q []int8, da []float32) float32 {
+func dotQ1_0(p *int8Rows, i int, q []int8, da []float32) float32 {
 	var l [8]float32
 	for u := 0; u < len(da); u += 4 {
-		part := runSums(w[32*u:], q[32*u:])
+		part := runSums(p.block(i, u), (*[32]int8)(q[32*u:]))
 		for j := range part {
 			part[j] = float32(da[u] * part[j])
 		}
 		for k := u + 1; k < u+4; k++ {
-			for j, n := range runSums(w[32*k:], q[32*k:]) {
+			for j, n := range runSums(p.block(i, k), (*[32]int8)(q[32*k:])) {
 				part[j] = fma.F32(da[k], n, part[j])
 			}
 		}
 		for j := range l {
-			l[j] = fma.F32(p.d[rowStep*u+i], part[j], l[j])
+			l[j] = fma.F32(p.d(i, u), part[j], l[j])
 		}
 	}
 	return addLanes(&l)
 }
 
-func dotQ2_0(p *int8Rows, w []int8, i int, q []int8, da []float32) (sum float32) {
+func dotQ2_0(p *int8Rows, i int, q []int8, da []float32) (sum float32) {
 	for u := 0; u < len(da); u += 2 {
 		var part float32
 		for k := u; k < u+2; k++ {
-			n := blockSum((*[32]int8)(w[32*k:]), (*[32]int8)(q[32*k:]), false)
+			n := blockSum(p.block(i, k), (*[32]int8)(q[32*k:]), false)
 			part = fma.F32(float32(n), da[k], part)
 		}
-		sum = fma.F32(p.d[rowStep*u+i], part, sum)
+		sum = fma.F32(p.d(i, u), part, sum)
 	}
 	return sum
 }
 
-func dotNVFP4(p *int8Rows, w []int8, i int, q []int8, da []float32) float32 {
+func dotNVFP4(p *int8Rows, i int, q []int8, da []float32) float32 {
 	var l [8]float32
 	for u := range da {
-		d := [2]float32{float32(p.d[rowStep*u+i] * da[u]), float32(p.m[rowStep*u+i] * da[u])}
-		for j, n := range runSums(w[32*u:], q[32*u:]) {
+		d := [2]float32{float32(p.d(i, u) * da[u]), float32(p.m(i, u) * da[u])}
+		for j, n := range runSums(p.block(i, u), (*[32]int8)(q[32*u:])) {
 			l[j] = fma.F32(d[j/4], n, l[j])
 		}
 	}

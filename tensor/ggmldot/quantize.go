@@ -17,9 +17,25 @@ import (
 // equal: a maximum with one is its second operand, codes that do not fit
 // saturate, or are -128 for NaNs and what 32 bits do not hold.
 
-// quantize32Scalar gives the codes of a block, d before rounding, and the sum of codes before
+// quantizeScalar brings blocks to Q8_1, with the sums of codes besides. It reports
+// whether a code is -128.
+func quantizeScalar(q []int8, d, s []float32, sums []int32, x []float32) (odd bool) {
+	for u := range d {
+		codes := (*[32]int8)(q[32*u:])
+		scale, sum := quantize32(codes, (*[32]float32)(x[32*u:]))
+		d[u], s[u] = half(scale), half(float32(scale*float32(sum)))
+		sums[u] = 0
+		for _, c := range codes {
+			sums[u] += int32(c)
+			odd = odd || c == -128
+		}
+	}
+	return odd
+}
+
+// quantize32 gives the codes of a block, d before rounding, and the sum of codes before
 // they saturate.
-func quantize32Scalar(q *[32]int8, x *[32]float32) (float32, int32) {
+func quantize32(q *[32]int8, x *[32]float32) (float32, int32) {
 	var m [8]float32
 	for i := range m {
 		m[i] = abs(x[i])
@@ -78,6 +94,9 @@ func half(v float32) float32 { return quant.FromF16(quant.ToF16(v)) }
 // even is n or one more, for kernels that take two rows at once.
 func even(n int) int { return n + n&1 }
 
+// quantizeStep is the number of blocks that are quantized at once.
+const quantizeStep = 16
+
 func roomQ8_0(b *Batch) {
 	b.codes = make([]int8, even(b.room)*b.width)
 	b.scales = make([]float32, even(b.room)*b.blocks)
@@ -89,18 +108,19 @@ func roomQ8_1(b *Batch) {
 }
 
 func setQ8_0(b *Batch, t int, x []float32) {
-	for u := range b.blocks {
-		at := t*b.blocks + u
-		d, _ := quantize32Scalar((*[32]int8)(b.codes[32*at:]), (*[32]float32)(x[32*u:]))
-		b.scales[at] = half(d)
+	var s [quantizeStep]float32
+	var sums [quantizeStep]int32
+	for u := 0; u < b.blocks; u += quantizeStep {
+		at, n := t*b.blocks+u, min(b.blocks-u, quantizeStep)
+		quantize(b.codes[32*at:], b.scales[at:][:n], s[:n], sums[:n], x[32*u:])
 	}
 }
 
 func setQ8_1(b *Batch, t int, x []float32) {
-	for u := range b.blocks {
-		at := t*b.blocks + u
-		d, sum := quantize32Scalar((*[32]int8)(b.codes[32*at:]), (*[32]float32)(x[32*u:]))
-		b.scales[at], b.sums[at] = half(d), half(float32(d*float32(sum)))
+	var sums [quantizeStep]int32
+	for u := 0; u < b.blocks; u += quantizeStep {
+		at, n := t*b.blocks+u, min(b.blocks-u, quantizeStep)
+		quantize(b.codes[32*at:], b.scales[at:][:n], b.sums[at:][:n], sums[:n], x[32*u:])
 	}
 }
 
@@ -114,6 +134,7 @@ func roomQ8_0x8(b *Batch) {
 	b.codes = make([]int8, padded*b.width)
 	b.scales = make([]float32, padded*b.blocks)
 	b.codeSums = make([]int32, padded*b.blocks)
+	b.odd = make([]bool, b.room)
 }
 
 func resetQ8_0x8(b *Batch) {
@@ -128,17 +149,22 @@ func resetQ8_0x8(b *Batch) {
 
 func setQ8_0x8(b *Batch, t int, x []float32) {
 	first, lane := t&^7, t&7
-	for u := range b.blocks {
-		var q [32]int8
-		d, _ := quantize32Scalar(&q, (*[32]float32)(x[32*u:]))
-		at := first*b.blocks + 8*u + lane
-		b.scales[at] = half(d)
-		codes := b.codes[first*b.width+256*u+4*lane:]
-		var sum int32
-		for i := 0; i < 32; i += 4 {
-			*(*[4]int8)(codes[8*i:]) = [4]int8(q[i:])
-			sum += int32(q[i]) + int32(q[i+1]) + int32(q[i+2]) + int32(q[i+3])
+	b.odd[t] = false
+	var q [32 * quantizeStep]int8
+	var d, s [quantizeStep]float32
+	var sums [quantizeStep]int32
+	for u := 0; u < b.blocks; u += quantizeStep {
+		n := min(b.blocks-u, quantizeStep)
+		if quantize(q[:], d[:n], s[:n], sums[:n], x[32*u:]) {
+			b.odd[t] = true
 		}
-		b.codeSums[at] = sum
+		at := first*b.blocks + 8*u + lane
+		for i := range n {
+			b.scales[at+8*i], b.codeSums[at+8*i] = d[i], sums[i]
+		}
+		codes := b.codes[first*b.width+256*u+4*lane:]
+		for i := 0; i < 32*n; i += 4 {
+			*(*[4]int8)(codes[8*i:]) = [4]int8(q[i:])
+		}
 	}
 }

@@ -2,16 +2,7 @@
 
 package ggmldot
 
-import (
-	"os"
-
-	"golang.org/x/sys/cpu"
-
-	"quern/tensor/dot"
-)
-
-// useFMA is decided once, at start. It changes the speed, not the results.
-var useFMA = cpu.X86.HasAVX2 && cpu.X86.HasFMA && os.Getenv("QUERN_NOASM") != "1"
+import "quern/tensor/dot"
 
 // vectorOrder reports whether an order has vector code.
 func vectorOrder(o *order) bool {

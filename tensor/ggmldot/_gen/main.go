@@ -20,7 +20,8 @@ import (
 
 // sets are the kernels of a file.
 var sets = map[string]func(){
-	"super": super,
+	"blocks": blocks32,
+	"super":  super,
 }
 
 func main() {

@@ -1,0 +1,164 @@
+//go:build !noasm
+
+package ggmldot
+
+import (
+	"os"
+
+	"golang.org/x/sys/cpu"
+)
+
+// useFMA is decided once, at start. It changes the speed, not the results.
+var useFMA = cpu.X86.HasAVX2 && cpu.X86.HasFMA && hasF16C() && os.Getenv("QUERN_NOASM") != "1"
+
+func quantize(q []int8, d, s []float32, sums []int32, x []float32) (odd bool) {
+	if !useFMA {
+		return quantizeScalar(q, d, s, sums, x)
+	}
+	n := len(d)
+	_, _, _, _ = q[32*n-1], s[n-1], sums[n-1], x[32*n-1]
+	return quantizeAVX2(&q[0], &d[0], &s[0], &sums[0], &x[0], n)
+}
+
+func spread(codes []int8, src []byte, bias int8, blocks int, mags bool) {
+	if !useFMA {
+		spreadScalar(codes, src, bias, blocks, mags)
+		return
+	}
+	_ = codes[stepCodes*blocks-1]
+	if mags {
+		spreadSignedAVX2(&codes[0], &src[0], uint32(bias), blocks)
+	} else {
+		spreadBiasedAVX2(&codes[0], &src[0], uint32(bias), blocks)
+	}
+}
+
+// mulLanes multiplies the first n rows with all columns.
+func mulLanes(dst []float32, stride, n int, b *Batch, p *int8Rows, how adding) {
+	if !useFMA {
+		mulLanesScalar(dst, stride, n, b, p, how)
+		return
+	}
+	// Pairs of columns, of which the second of the last may be one that is not there.
+	out, apart := dst, stride
+	pairs := b.rows / 2
+	if n < rowStep {
+		out, apart = p.results(even(b.rows)), rowStep
+		pairs = even(b.rows) / 2
+	}
+	if pairs > 0 {
+		lanePairs(out, apart, b, 0, pairs, p, how)
+	}
+	if n < rowStep {
+		copyColumns(dst, stride, n, out, 0, b.rows)
+	} else if b.rows&1 == 1 {
+		out = p.results(2)
+		lanePairs(out, rowStep, b, b.rows-1, 1, p, how)
+		copyColumns(dst[(b.rows-1)*stride:], stride, n, out, 0, 1)
+	}
+	if how == addInTurn && b.blocks&1 == 1 {
+		for t := range b.rows {
+			for i, v := range dst[t*stride:][:n] {
+				dst[t*stride+i] = number(addLast(v, p, i, b, t))
+			}
+		}
+	}
+}
+
+// copyColumns copies n results of columns from results that lie rowStep apart.
+func copyColumns(dst []float32, stride, n int, out []float32, first, last int) {
+	for t := first; t < last; t++ {
+		copy(dst[t*stride:][:n], out[rowStep*t:])
+	}
+}
+
+// lanePairs multiplies rowStep rows with pairs of columns from t on.
+func lanePairs(dst []float32, stride int, b *Batch, t, pairs int, p *int8Rows, how adding) {
+	_ = dst[(2*pairs-1)*stride+rowStep-1]
+	to, codes, d, q, da := &dst[0], &p.codes[0], &p.scales[0], &b.codes[t*b.width], &b.scales[t*b.blocks]
+	switch how {
+	case addAll:
+		lanesAllAVX2(to, stride, codes, d, q, da, b.blocks, pairs)
+	case addMins:
+		lanesMinsAVX2(to, stride, codes, d, q, da, &b.sums[t*b.blocks], b.blocks, pairs)
+	default:
+		lanesInTurnAVX2(to, stride, codes, d, q, da, b.blocks, pairs)
+	}
+}
+
+// mulBlocks multiplies the first n rows, repacked ones, with all columns.
+func mulBlocks(dst []float32, stride, n int, b *Batch, p *int8Rows, bias int8) {
+	if !useFMA {
+		mulBlocksScalar(dst, stride, n, b, p, 0, b.rows)
+		return
+	}
+	whole := b.rows &^ 7
+	if n < rowStep {
+		whole = 0
+	}
+	if whole > 0 {
+		blockGroups(dst, stride, b, 0, whole/8, p, bias)
+	}
+	if rest := b.rows - whole; rest > 0 {
+		groups := (rest + 7) / 8
+		out := p.results(8 * groups)
+		blockGroups(out, rowStep, b, whole, groups, p, bias)
+		copyColumns(dst[whole*stride:], stride, n, out, 0, rest)
+	}
+	for t, odd := range b.odd[:b.rows] {
+		if odd && (bias == 0 || t >= b.rows&^3) {
+			mulBlocksScalar(dst, stride, n, b, p, t, t+1)
+		}
+	}
+}
+
+// blockGroups multiplies rowStep rows with groups of 8 columns from t on.
+func blockGroups(dst []float32, stride int, b *Batch, t, groups int, p *int8Rows, bias int8) {
+	_ = dst[(8*groups-1)*stride+rowStep-1]
+	to, codes, d, q, da := &dst[0], &p.codes[0], &p.scales[0], &b.codes[t*b.width], &b.scales[t*b.blocks]
+	if bias == 0 {
+		blocksSignedAVX2(to, stride, codes, d, q, da, b.blocks, groups)
+	} else {
+		blocksBiasedAVX2(to, stride, codes, d, q, da, &b.codeSums[t*b.blocks], b.blocks, groups)
+	}
+}
+
+// mulTiled multiplies the first n of fours*4 decoded rows with all columns.
+func mulTiled(dst []float32, stride, n int, rows []float32, b *Batch, s *Scratch) {
+	if !useFMA {
+		mulTiledScalar(dst, stride, n, rows, b)
+		return
+	}
+	threes := b.rows / 3
+	if n%4 != 0 {
+		threes = 0
+	}
+	if threes > 0 {
+		tiledThrees(dst, stride, n/4, rows, b, 0, threes)
+	}
+	if first := 3 * threes; first < b.rows {
+		threes := (b.rows - first + 2) / 3
+		out := s.int8Rows.results(3 * threes * tiledRows / rowStep)
+		tiledThrees(out, tiledRows, (n+3)/4, rows, b, first, threes)
+		for t := first; t < b.rows; t++ {
+			copy(dst[t*stride:][:n], out[tiledRows*(t-first):])
+		}
+	}
+}
+
+// tiledThrees multiplies fours of rows with threes of columns from t on.
+func tiledThrees(dst []float32, stride, fours int, rows []float32, b *Batch, t, threes int) {
+	_, _, _ = dst[(3*threes-1)*stride+4*fours-1], rows[4*fours*b.width-1], b.floats[(t+3*threes)*b.width-1]
+	tiledFloatsAVX2(&dst[0], stride, &rows[0], &b.floats[t*b.width], b.width, fours, threes)
+}
+
+// lanes32s gives the lanes of the whole 32s of a row.
+func lanes32s(l *[floatLanes]float32, w, x []float32) {
+	n := len(x) / 32
+	if !useFMA || n == 0 {
+		lanes32sScalar(l, w, x)
+		return
+	}
+	_ = w[32*n-1]
+	lanes32sAVX2(l, &w[0], &x[0], n)
+}
