@@ -68,9 +68,10 @@ var superFamilies = [...]*superFamily{
 // superScratch is memory of these products. sums are those that groups hold.
 type superScratch struct {
 	sums []float32
-	// bases are 8 integers of each unit for every row of a tile: what vector code adds
-	// to lanes for its own sake.
-	bases [columns * superUnits * columns]int32
+	// bases are what vector code adds to the lanes of rows, 8 of each unit, for its own
+	// sake. totals are their sums, unit 0 of all rows first.
+	bases  [columns * superUnits * columns]int32
+	totals [superUnits * columns]int32
 }
 
 // plainPath multiplies with lanes.

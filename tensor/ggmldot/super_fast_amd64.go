@@ -6,15 +6,28 @@ import "quern/tensor/dot"
 
 // vectorOrder reports whether an order has vector code.
 func vectorOrder(o *order) bool {
-	return useFMA && o != &lanesIQ1_S && o != &lanesIQ1_M && o != &panel
+	return useFMA && o != &lanesIQ1_S && o != &lanesIQ1_M
 }
 
 func settleVector(o *order, f *superFamily, t *dot.Tile, rows, units int, s *superScratch) {
-	if !useFMA || o != &lanesPlain || f.wide {
+	switch {
+	case !useFMA || f.wide:
+		return
+	case o == &panel && f.bias == 0:
+	case o == &lanesPlain:
+	default:
 		return
 	}
 	for i := range rows {
 		basesAVX2(&s.bases[i*superUnits*columns], &t.Codes()[i*dot.TileWidth], &t.Scales()[i*dot.TileWidth/16], uint32(f.bias)*0x01010101, units)
+	}
+	if o != &panel {
+		return
+	}
+	for i := range rows {
+		for u := range units {
+			s.totals[columns*u+i] = total([columns]int32(s.bases[(i*superUnits+u)*columns:]))
+		}
 	}
 }
 
@@ -28,6 +41,8 @@ func finishSuper(o *order, f *superFamily, out *[columns * columns]float32, acc 
 		finishMins1AVX2(&out[0], &acc[0], &f.over)
 	case o == &quartersQ4_K || o == &wholeQ4_K:
 		finishQ4_KAVX2(&out[0], &acc[0])
+	case o == &panel:
+		copy(out[:], acc)
 	default:
 		finishPlainAVX2(&out[0], &acc[0], &f.over)
 	}
@@ -73,6 +88,15 @@ func sumSuper(o *order, f *superFamily, acc []float32, t *dot.Tile, rows int, g 
 		case &quartersQ4_K:
 			sumQuartersAVX2(&to[0], codes, d, scales, a, da, n)
 			minsQuartersAVX2(&to[columns], m, corr, da, sums32, n)
+		case &panel:
+			switch {
+			case f.wide:
+				panelWideAVX2(&to[0], codes, d, scales, a, da, n)
+			case f.bias == 0:
+				panelSignedAVX2(&to[0], codes, d, scales, &s.totals[i], a, da, n)
+			default:
+				panelBiasedAVX2(&to[0], codes, d, scales, corr, sums16, a, da, n)
+			}
 		case &wholeQ4_K:
 			sumWholeAVX2(&to[0], codes, d, scales, a, da, n)
 			minsWholeAVX2(&to[columns], m, corr, da, sums32, n)

@@ -69,6 +69,21 @@ func sumQuartersAVX2(acc *float32, codes *byte, d *float32, scales *uint32, a *i
 //go:noescape
 func sumWholeAVX2(acc *float32, codes *byte, d *float32, scales *uint32, a *int8, da *float32, units int)
 
+// panelBiasedAVX2 adds units to the sums of 4 weight rows with 8 columns.
+//
+//go:noescape
+func panelBiasedAVX2(acc *float32, codes *byte, d *float32, scales *uint32, corr *int16, sums *int16, a *int8, da *float32, units int)
+
+// panelSignedAVX2 adds units to the sums of 4 weight rows with 8 columns.
+//
+//go:noescape
+func panelSignedAVX2(acc *float32, codes *byte, d *float32, scales *uint32, totals *int32, a *int8, da *float32, units int)
+
+// panelWideAVX2 adds units to the sums of 4 weight rows with 8 columns.
+//
+//go:noescape
+func panelWideAVX2(acc *float32, codes *byte, d *float32, scales *uint32, a *int8, da *float32, units int)
+
 // finishPlainAVX2 gives the products of 8 weight rows with 8 columns; over points to a factor that comes last.
 //
 //go:noescape

@@ -32,6 +32,9 @@ func super() {
 	superMins("Whole", 1, 2)
 	superWholes("Quarters", 4)
 	superWholes("Whole", 1)
+	for _, k := range panelKinds {
+		superPanel(k)
+	}
 	for _, k := range laneKinds {
 		superFinish(k)
 	}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+// panelKind is how a panel kernel reads codes, as laneKind says; biased codes are at
+// most 31, so that those of a block of 16 fit 16 bits.
+type panelKind struct {
+	name                 string
+	biased, signed, wide bool
+}
+
+var panelKinds = []panelKind{{name: "Biased", biased: true}, {name: "Signed", signed: true}, {name: "Wide", wide: true}}
+
+// superPanel adds up all of a superblock.
+func superPanel(k panelKind) {
+	signature := "func(acc *float32, codes *byte, d *float32, scales *uint32, "
+	switch {
+	case k.biased:
+		signature += "corr, sums *int16, "
+	case k.signed:
+		signature += "totals *int32, "
+	}
+	TEXT("panel"+k.name+"AVX2", NOSPLIT, signature+"a *int8, da *float32, units int)")
+	Doc("panel" + k.name + "AVX2 adds units to the sums of 4 weight rows with 8 columns.")
+	Pragma("noescape")
+	to, codes, d, scales := pointer("acc"), pointer("codes"), pointer("d"), pointer("scales")
+	var corr, sums, totals Register
+	switch {
+	case k.biased:
+		corr, sums = pointer("corr"), pointer("sums")
+	case k.signed:
+		totals = pointer("totals")
+	}
+	a, da, units := pointer("a"), pointer("da"), pointer("units")
+	loop("unit", units, func() {
+		n := ymms(minRows)
+		for i := range n {
+			if k.signed {
+				VPBROADCASTD(Mem{Base: totals, Disp: 4 * i}, n[i])
+				continue
+			}
+			VPXOR(n[i], n[i], n[i])
+		}
+		if k.biased {
+			for j := range 8 {
+				x := YMM()
+				VMOVDQU(Mem{Base: sums, Disp: 32 * j}, x)
+				for i := range n {
+					c := YMM()
+					VPBROADCASTD(Mem{Base: corr, Disp: corrRow*i + 4*j}, c)
+					VPMADDWD(x, c, c)
+					VPSUBD(c, n[i], n[i])
+				}
+			}
+		}
+		j := GP64()
+		MOVQ(U32(16), j)
+		loop("block", j, func() {
+			s := ymms(minRows)
+			for i := range s {
+				VPBROADCASTD(Mem{Base: scales, Disp: scaleRow * i}, s[i])
+			}
+			sum16 := ymms(minRows)
+			for g := range 4 {
+				x := YMM()
+				VMOVDQU(Mem{Base: a, Disp: 32 * g}, x)
+				if k.signed {
+					VPXOR(eights("signBits", 0x80808080), x, x)
+				}
+				for i := range n {
+					w := YMM()
+					VPBROADCASTD(Mem{Base: codes, Disp: tileWidth*i + 4*g}, w)
+					switch {
+					case k.biased && g == 0:
+						VPMADDUBSW(x, w, sum16[i])
+						continue
+					case k.biased:
+						VPMADDUBSW(x, w, w)
+						VPADDW(w, sum16[i], sum16[i])
+						continue
+					case k.signed:
+						VPMADDUBSW(w, x, w)
+					default:
+						y := YMM()
+						VPSIGNB(w, x, y)
+						VPABSB(w, w)
+						VPMADDUBSW(y, w, w)
+					}
+					VPMADDWD(s[i], w, w)
+					VPADDD(w, n[i], n[i])
+				}
+			}
+			if k.biased {
+				for i := range n {
+					VPMADDWD(s[i], sum16[i], sum16[i])
+					VPADDD(sum16[i], n[i], n[i])
+				}
+			}
+			ADDQ(I32(16), codes)
+			ADDQ(I32(128), a)
+			ADDQ(I32(4), scales)
+		})
+		for i := range n {
+			p, sum := YMM(), YMM()
+			VBROADCASTSS(Mem{Base: d, Disp: 4 * i}, p)
+			VMULPS(Mem{Base: da}, p, p)
+			VMOVUPS(Mem{Base: to, Disp: 32 * i}, sum)
+			VCVTDQ2PS(n[i], n[i])
+			VFMADD231PS(n[i], p, sum)
+			VMOVUPS(sum, Mem{Base: to, Disp: 32 * i})
+		}
+		ADDQ(I32(32), d)
+		ADDQ(I32(32), da)
+		switch {
+		case k.biased:
+			ADDQ(I32(32), corr)
+			ADDQ(I32(256), sums)
+		case k.signed:
+			ADDQ(I32(32), totals)
+		}
+	})
+	VZEROUPPER()
+	RET()
+}
