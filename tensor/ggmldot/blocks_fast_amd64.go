@@ -39,22 +39,19 @@ func mulLanes(dst []float32, stride, n int, b *Batch, p *int8Rows, how adding) {
 		mulLanesScalar(dst, stride, n, b, p, how)
 		return
 	}
-	// Pairs of columns, of which the second of the last may be one that is not there.
 	out, apart := dst, stride
-	pairs := b.rows / 2
 	if n < rowStep {
-		out, apart = p.results(even(b.rows)), rowStep
-		pairs = even(b.rows) / 2
+		out, apart = p.results(b.rows), rowStep
 	}
+	pairs := b.rows / 2
 	if pairs > 0 {
-		lanePairs(out, apart, b, 0, pairs, p, how)
+		lanePairs(out, apart, b, pairs, p, how)
+	}
+	if b.rows&1 == 1 {
+		laneColumn(out[(b.rows-1)*apart:], b, b.rows-1, p, how)
 	}
 	if n < rowStep {
 		copyColumns(dst, stride, n, out, 0, b.rows)
-	} else if b.rows&1 == 1 {
-		out = p.results(2)
-		lanePairs(out, rowStep, b, b.rows-1, 1, p, how)
-		copyColumns(dst[(b.rows-1)*stride:], stride, n, out, 0, 1)
 	}
 	if how == addInTurn && b.blocks&1 == 1 {
 		for t := range b.rows {
@@ -72,17 +69,31 @@ func copyColumns(dst []float32, stride, n int, out []float32, first, last int) {
 	}
 }
 
-// lanePairs multiplies rowStep rows with pairs of columns from t on.
-func lanePairs(dst []float32, stride int, b *Batch, t, pairs int, p *int8Rows, how adding) {
+// lanePairs multiplies rowStep rows with the first pairs of columns.
+func lanePairs(dst []float32, stride int, b *Batch, pairs int, p *int8Rows, how adding) {
 	_ = dst[(2*pairs-1)*stride+rowStep-1]
-	to, codes, d, q, da := &dst[0], &p.codes[0], &p.scales[0], &b.codes[t*b.width], &b.scales[t*b.blocks]
+	to, codes, d, q, da := &dst[0], &p.codes[0], &p.scales[0], &b.codes[0], &b.scales[0]
 	switch how {
 	case addAll:
 		lanesAllAVX2(to, stride, codes, d, q, da, b.blocks, pairs)
 	case addMins:
-		lanesMinsAVX2(to, stride, codes, d, q, da, &b.sums[t*b.blocks], b.blocks, pairs)
+		lanesMinsAVX2(to, stride, codes, d, q, da, &b.sums[0], b.blocks, pairs)
 	default:
 		lanesInTurnAVX2(to, stride, codes, d, q, da, b.blocks, pairs)
+	}
+}
+
+// laneColumn multiplies rowStep rows with column t.
+func laneColumn(dst []float32, b *Batch, t int, p *int8Rows, how adding) {
+	_ = dst[rowStep-1]
+	to, codes, d, q, da := &dst[0], &p.codes[0], &p.scales[0], &b.codes[t*b.width], &b.scales[t*b.blocks]
+	switch how {
+	case addAll:
+		lanesAllOneAVX2(to, 0, codes, d, q, da, b.blocks, 1)
+	case addMins:
+		lanesMinsOneAVX2(to, 0, codes, d, q, da, &b.sums[t*b.blocks], b.blocks, 1)
+	default:
+		lanesInTurnOneAVX2(to, 0, codes, d, q, da, b.blocks, 1)
 	}
 }
 

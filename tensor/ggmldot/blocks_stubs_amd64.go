@@ -17,20 +17,35 @@ func spreadBiasedAVX2(codes *int8, src *byte, bias uint32, blocks int)
 //go:noescape
 func spreadSignedAVX2(codes *int8, src *byte, bias uint32, blocks int)
 
+// lanesAllOneAVX2 is mulLanesScalar for 8 rows and single columns.
+//
+//go:noescape
+func lanesAllOneAVX2(dst *float32, stride int, codes *int8, d *float32, q *int8, da *float32, blocks int, times int)
+
+// lanesMinsOneAVX2 is mulLanesScalar for 8 rows and single columns.
+//
+//go:noescape
+func lanesMinsOneAVX2(dst *float32, stride int, codes *int8, d *float32, q *int8, da *float32, s *float32, blocks int, times int)
+
+// lanesInTurnOneAVX2 is mulLanesScalar for 8 rows and single columns.
+//
+//go:noescape
+func lanesInTurnOneAVX2(dst *float32, stride int, codes *int8, d *float32, q *int8, da *float32, blocks int, times int)
+
 // lanesAllAVX2 is mulLanesScalar for 8 rows and pairs of columns. stride counts numbers.
 //
 //go:noescape
-func lanesAllAVX2(dst *float32, stride int, codes *int8, d *float32, q *int8, da *float32, blocks int, pairs int)
+func lanesAllAVX2(dst *float32, stride int, codes *int8, d *float32, q *int8, da *float32, blocks int, times int)
 
 // lanesMinsAVX2 is mulLanesScalar for 8 rows and pairs of columns. stride counts numbers.
 //
 //go:noescape
-func lanesMinsAVX2(dst *float32, stride int, codes *int8, d *float32, q *int8, da *float32, s *float32, blocks int, pairs int)
+func lanesMinsAVX2(dst *float32, stride int, codes *int8, d *float32, q *int8, da *float32, s *float32, blocks int, times int)
 
 // lanesInTurnAVX2 is mulLanesScalar for 8 rows and pairs of columns. stride counts numbers.
 //
 //go:noescape
-func lanesInTurnAVX2(dst *float32, stride int, codes *int8, d *float32, q *int8, da *float32, blocks int, pairs int)
+func lanesInTurnAVX2(dst *float32, stride int, codes *int8, d *float32, q *int8, da *float32, blocks int, times int)
 
 // blocksBiasedAVX2 is mulBlocks for 8 rows and groups of 8 columns. stride counts numbers.
 //

@@ -91,20 +91,17 @@ func saturated(n int32) int8 {
 // half rounds to F16 and back.
 func half(v float32) float32 { return quant.FromF16(quant.ToF16(v)) }
 
-// even is n or one more, for kernels that take two rows at once.
-func even(n int) int { return n + n&1 }
-
 // quantizeStep is the number of blocks that are quantized at once.
 const quantizeStep = 16
 
 func roomQ8_0(b *Batch) {
-	b.codes = make([]int8, even(b.room)*b.width)
-	b.scales = make([]float32, even(b.room)*b.blocks)
+	b.codes = make([]int8, b.room*b.width)
+	b.scales = make([]float32, b.room*b.blocks)
 }
 
 func roomQ8_1(b *Batch) {
 	roomQ8_0(b)
-	b.sums = make([]float32, even(b.room)*b.blocks)
+	b.sums = make([]float32, b.room*b.blocks)
 }
 
 func setQ8_0(b *Batch, t int, x []float32) {

@@ -11,9 +11,11 @@ func blocks32() {
 	cpuid()
 	spread(false)
 	spread(true)
-	lanes("All", false, false)
-	lanes("Mins", true, false)
-	lanes("InTurn", false, true)
+	for columns := 1; columns <= 2; columns++ {
+		lanes("All", false, false, columns)
+		lanes("Mins", true, false, columns)
+		lanes("InTurn", false, true, columns)
+	}
 	blocks(false)
 	blocks(true)
 	tiledFloats()

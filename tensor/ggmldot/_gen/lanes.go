@@ -51,17 +51,24 @@ func spread(mags bool) {
 	RET()
 }
 
-// lanes multiplies 8 weight rows with pairs of columns, 4 rows by 2 at a time: lane l of
-// an accumulator has values 4l to 4l+3 of blocks.
-func lanes(name string, mins, inTurn bool) {
+// lanes multiplies 8 weight rows with pairs of columns, 4 rows by 2 at a time, or with one
+// column: lane l of an accumulator has values 4l to 4l+3 of blocks.
+func lanes(name string, mins, inTurn bool, columns int) {
 	extra := ""
 	if mins {
 		extra = "s *float32, "
 	}
-	TEXT("lanes"+name+"AVX2", NOSPLIT, "func(dst *float32, stride int, codes *int8, d *float32, q *int8, da *float32, "+extra+"blocks, pairs int)")
-	Doc("lanes" + name + "AVX2 is mulLanesScalar for 8 rows and pairs of columns. stride counts numbers.")
+	if columns == 1 {
+		name += "One"
+	}
+	TEXT("lanes"+name+"AVX2", NOSPLIT, "func(dst *float32, stride int, codes *int8, d *float32, q *int8, da *float32, "+extra+"blocks, times int)")
+	if columns == 2 {
+		Doc("lanes" + name + "AVX2 is mulLanesScalar for 8 rows and pairs of columns. stride counts numbers.")
+	} else {
+		Doc("lanes" + name + "AVX2 is mulLanesScalar for 8 rows and single columns.")
+	}
 	Pragma("noescape")
-	k := &laneKernel{mins: mins, inTurn: inTurn, products: AllocLocal(32)}
+	k := &laneKernel{mins: mins, inTurn: inTurn, columns: columns, products: AllocLocal(32)}
 	if inTurn {
 		k.kept = AllocLocal(8 * 32)
 	}
@@ -72,19 +79,18 @@ func lanes(name string, mins, inTurn bool) {
 	if mins {
 		k.s = pointer("s")
 	}
-	pairs := pointer("pairs")
-	loop("pairs", pairs, func() {
-		for half := range 2 {
-			k.half(half)
+	loop("times", pointer("times"), func() {
+		for first := 0; first < rowStep; first += k.rows() {
+			k.pass(first)
 		}
-		for range 2 {
+		for range columns {
 			LEAQ(Mem{Base: k.q, Index: k.scales, Scale: 8}, k.q)
+			ADDQ(k.scales, k.da)
+			if mins {
+				ADDQ(k.scales, k.s)
+			}
+			ADDQ(k.stride, k.dst)
 		}
-		LEAQ(Mem{Base: k.da, Index: k.scales, Scale: 2}, k.da)
-		if mins {
-			LEAQ(Mem{Base: k.s, Index: k.scales, Scale: 2}, k.s)
-		}
-		LEAQ(Mem{Base: k.dst, Index: k.stride, Scale: 2}, k.dst)
 	})
 	VZEROUPPER()
 	RET()
@@ -92,24 +98,34 @@ func lanes(name string, mins, inTurn bool) {
 
 type laneKernel struct {
 	mins, inTurn                 bool
+	columns                      int
 	products, kept               Mem
 	dst, stride, q, da, s        Register
 	scales                       Register // bytes of a column's scales
 	codes, d, aq, ada, as, count Register
 	acc                          []VecVirtual // rows of the first column, of the second
-	sums                         []Register   // of minima, of a column
+	sums                         []VecVirtual // of minima, of a column
 }
 
-// half is rows 4*half to 4*half+3.
-func (k *laneKernel) half(half int) {
-	name := []string{"low", "high"}[half]
-	k.start(half)
+// rows is the number of rows that are multiplied at once.
+func (k *laneKernel) rows() int { return 8 / k.columns }
+
+// part is as much of a vector as has a number for each row.
+func (k *laneKernel) part(v VecVirtual) Register {
+	if k.columns == 2 {
+		return v.AsX()
+	}
+	return v
+}
+
+// pass multiplies rows from first on.
+func (k *laneKernel) pass(first int) {
+	name := []string{"low", "high"}[first/4]
+	k.start(first)
 	k.acc = ymms(8)
 	if k.mins {
-		k.sums = []Register{XMM(), XMM()}
-		for _, v := range k.sums {
-			VXORPS(v, v, v)
-		}
+		k.sums = ymms(k.columns)
+		zero(k.sums...)
 	}
 	if !k.inTurn {
 		zero(k.acc...)
@@ -121,7 +137,7 @@ func (k *laneKernel) half(half int) {
 				for i, a := range k.acc {
 					VMOVUPS(a, k.kept.Offset(32*i))
 				}
-				k.start(half)
+				k.start(first)
 				k.advance(1)
 			}
 			zero(k.acc...)
@@ -134,22 +150,35 @@ func (k *laneKernel) half(half int) {
 			VADDPS(k.kept.Offset(32*i), a, a)
 		}
 	}
-	for c := range 2 {
-		sum := addLanes(k.acc[4*c : 4*c+4])
-		if k.mins {
-			VADDPS(k.sums[c], sum, sum)
+	// Fours of accumulators are rows of the two columns, or of the one.
+	for i := range 2 {
+		sum := addLanes(k.acc[4*i : 4*i+4])
+		to := Mem{Base: k.dst, Disp: 4 * first}
+		switch {
+		case k.columns == 1:
+			to.Disp += 16 * i
+			if k.mins && i == 0 {
+				VADDPS(k.sums[0].AsX(), sum, sum)
+			} else if k.mins {
+				high := XMM()
+				VEXTRACTF128(U8(1), k.sums[0], high)
+				VADDPS(high, sum, sum)
+			}
+		default:
+			if i == 1 {
+				to.Index, to.Scale = k.stride, 1
+			}
+			if k.mins {
+				VADDPS(k.sums[i].AsX(), sum, sum)
+			}
 		}
 		number(sum, XMM())
-		to := Mem{Base: k.dst, Disp: 16 * half}
-		if c == 1 {
-			to.Index, to.Scale = k.stride, 1
-		}
 		VMOVUPS(sum, to)
 	}
 }
 
 // start goes to the first block.
-func (k *laneKernel) start(half int) {
+func (k *laneKernel) start(first int) {
 	k.codes, k.d, k.count = pointer("codes"), pointer("d"), pointer("blocks")
 	k.aq, k.ada = GP64(), GP64()
 	MOVQ(k.q, k.aq)
@@ -158,9 +187,9 @@ func (k *laneKernel) start(half int) {
 		k.as = GP64()
 		MOVQ(k.s, k.as)
 	}
-	if half == 1 {
-		ADDQ(I32(4*rowBytes), k.codes)
-		ADDQ(I32(16), k.d)
+	if first > 0 {
+		ADDQ(I32(first*rowBytes), k.codes)
+		ADDQ(I32(4*first), k.d)
 	}
 }
 
@@ -176,36 +205,37 @@ func (k *laneKernel) advance(by int) {
 
 // block adds a block to the accumulators and goes by blocks on.
 func (k *laneKernel) block(by int) {
-	both := func(base Register, scale uint8) []Mem {
-		return []Mem{{Base: base}, {Base: base, Index: k.scales, Scale: scale}}
+	each := func(base Register, scale uint8) []Mem {
+		return []Mem{{Base: base}, {Base: base, Index: k.scales, Scale: scale}}[:k.columns]
 	}
-	q, da := both(k.aq, 8), both(k.ada, 1)
-	a := ymms(2)
+	q, da := each(k.aq, 8), each(k.ada, 1)
+	a := ymms(k.columns)
 	for c := range a {
-		p := XMM()
+		p := k.part(YMM())
 		VBROADCASTSS(da[c], p)
 		VMULPS(Mem{Base: k.d}, p, p)
 		VMOVUPS(p, k.products.Offset(16*c))
 		VMOVDQU(q[c], a[c])
 	}
-	for i := range 4 {
-		m := YMM()
-		VMOVDQU(Mem{Base: k.codes, Disp: halfBytes + rowBytes*i}, m)
+	for i := range k.rows() {
+		w, m := YMM(), YMM()
+		VMOVDQU(Mem{Base: k.codes, Disp: rowBytes * i}, w)
+		VPABSB(w, m)
 		for c := range a {
 			n, d := YMM(), YMM()
-			VPSIGNB(Mem{Base: k.codes, Disp: rowBytes * i}, a[c], n)
+			VPSIGNB(w, a[c], n)
 			VPMADDUBSW(n, m, n)
 			VPMADDWD(pairOnes(), n, n)
 			VCVTDQ2PS(n, n)
-			VBROADCASTSS(k.products.Offset(16*c+4*i), d)
-			VFMADD231PS(d, n, k.acc[4*c+i])
+			VBROADCASTSS(k.products.Offset(4*(k.rows()*c+i)), d)
+			VFMADD231PS(d, n, k.acc[k.rows()*c+i])
 		}
 	}
 	if k.mins {
-		for c, s := range both(k.as, 1) {
-			v := XMM()
+		for c, s := range each(k.as, 1) {
+			v := k.part(YMM())
 			VBROADCASTSS(s, v)
-			VFMADD231PS(Mem{Base: k.d, Disp: atM}, v, k.sums[c])
+			VFMADD231PS(Mem{Base: k.d, Disp: atM}, v, k.part(k.sums[c]))
 		}
 	}
 	k.advance(by)
