@@ -76,12 +76,12 @@ func (t *Tokenizer) settle() {
 	// control token.
 	pick := func(keys, texts []string) (int32, bool) {
 		for _, key := range keys {
-			if id, ok := t.v.keys.vals[key].(uint32); ok && int64(id) < int64(len(t.v.Tokens)) {
+			if id, ok := t.v.keys.vals[key].(uint32); ok && int64(id) < int64(t.Size()) {
 				return int32(id), true
 			}
 		}
 		for _, text := range texts {
-			if id, ok := t.ids[text]; ok {
+			if id, ok := t.id(text); ok {
 				t.attrs[id] |= attrControl
 				return id, true
 			}
@@ -99,19 +99,19 @@ func (t *Tokenizer) settle() {
 			ends[id] = true
 		}
 	}
-	for id, text := range t.v.Tokens {
-		if t.attrs[id]&attrControl != 0 && strings.Contains(text, "unused") {
+	for id := range t.attrs {
+		if t.attrs[id]&attrControl != 0 && strings.Contains(t.tokens.at(id), "unused") {
 			t.attrs[id] |= attrUnused
 		}
 	}
 	for _, text := range textsEnd {
-		if id, ok := t.ids[text]; ok {
+		if id, ok := t.id(text); ok {
 			ends[id] = true
 			t.attrs[id] |= attrControl
 		}
 	}
 	for _, text := range textsShown {
-		if id, ok := t.ids[text]; ok {
+		if id, ok := t.id(text); ok {
 			t.attrs[id] = attrUser
 		}
 	}
@@ -131,7 +131,7 @@ func (t *Tokenizer) settle() {
 // exempt takes out end texts that mean something else in two families.
 func (t *Tokenizer) exempt(ends map[int32]bool) {
 	has := func(text string) (int32, bool) {
-		id, ok := t.ids[text]
+		id, ok := t.id(text)
 		return id, ok && ends[id]
 	}
 	_, ret := has("<|return|>")

@@ -65,7 +65,7 @@ type Tally struct {
 
 // NewTally makes a tally of zeros.
 func (c *Counter) NewTally() *Tally {
-	return &Tally{c: c, counts: make([]uint64, len(c.t.v.Tokens))}
+	return &Tally{c: c, counts: make([]uint64, c.t.Size())}
 }
 
 const (

@@ -42,7 +42,7 @@ func sameCounts(t testing.TB, tok *Tokenizer, c *Counter, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := make([]uint64, len(tok.v.Tokens))
+	want := make([]uint64, tok.Size())
 	for _, id := range ids {
 		want[id]++
 	}
@@ -54,7 +54,7 @@ func sameCounts(t testing.TB, tok *Tokenizer, c *Counter, text string) {
 		}
 		for id := range got {
 			if got[id] != want[id] {
-				t.Fatalf("%s: %q: token %d %q %d times, want %d", what, text, id, tok.v.Tokens[id], got[id], want[id])
+				t.Fatalf("%s: %q: token %d %q %d times, want %d", what, text, id, tok.tokens.at(id), got[id], want[id])
 			}
 		}
 	}
@@ -84,10 +84,10 @@ func sameCounts(t testing.TB, tok *Tokenizer, c *Counter, text string) {
 // them one inside another.
 func withUserTokens(t testing.TB, tok *Tokenizer, eat bool) *Tokenizer {
 	t.Helper()
-	v := *tok.v
+	v := *tok.Vocabulary()
 	v.keys = v.keys.clone()
 	for _, s := range []string{"<x>", "</x>", "a b", "aab", "ab", "  ", "   ", "\n\n", "\n\n\n", "\t", "\u597d\u3002"} {
-		if _, ok := tok.ids[s]; ok {
+		if _, ok := tok.id(s); ok {
 			continue
 		}
 		v.Tokens = append(v.Tokens[:len(v.Tokens):len(v.Tokens)], s)

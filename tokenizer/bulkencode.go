@@ -54,13 +54,13 @@ type symbolNames struct {
 }
 
 func (n *symbolNames) of(s string) uint32 {
-	if id, ok := n.t.ids[s]; ok {
+	if id, ok := n.t.id(s); ok {
 		return uint32(id)
 	}
 	if sym, ok := n.extra[s]; ok {
 		return sym
 	}
-	sym := uint32(len(n.t.v.Tokens) + len(n.texts))
+	sym := uint32(n.t.Size() + len(n.texts))
 	n.extra[s] = sym
 	n.texts = append(n.texts, s)
 	return sym
@@ -70,13 +70,14 @@ func (n *symbolNames) of(s string) uint32 {
 func (c *wordCoder) buildBPE() *joinSet {
 	t := c.t
 	names := &symbolNames{t: t, extra: map[string]uint32{}}
-	c.pairs = newPairTable(len(t.v.Merges))
-	join := newJoinSet(2 * len(t.v.Merges))
+	c.pairs = newPairTable(t.merges.len())
+	join := newJoinSet(2 * t.merges.len())
 	c.chars = newCharTable()
 	for b := range c.bytes {
 		c.bytes[b] = names.of(string(byteChar(byte(b))))
 	}
-	for rank, line := range t.v.Merges {
+	for rank := range t.merges.len() {
+		line := t.merges.line(rank)
 		for i := 1; i < len(line)-1; i++ {
 			if line[i] != ' ' {
 				continue
@@ -91,7 +92,7 @@ func (c *wordCoder) buildBPE() *joinSet {
 		}
 	}
 	if t.cut.rawUTF8 {
-		for id := range t.v.Tokens {
+		for id := range t.Size() {
 			text := t.text(int32(id))
 			if k, n := keyAt(text, 0); n == len(text) {
 				c.chars.put(k, uint32(id))
@@ -122,7 +123,7 @@ func (c *wordCoder) spelled(s string) []int32 {
 		if c.t.cut.rawUTF8 {
 			name = byteToken(s[j])
 		}
-		if id, ok := c.t.ids[name]; ok {
+		if id, ok := c.t.id(name); ok {
 			ids = append(ids, id)
 		}
 	}
@@ -139,7 +140,7 @@ func (c *wordCoder) buildSPM() *joinSet {
 	slices.SortFunc(scores, func(a, b float32) int { return cmp.Compare(b, a) })
 	scores = slices.Compact(scores)
 	pairs := 0
-	for id := range t.v.Tokens {
+	for id := range t.Size() {
 		text := t.text(int32(id))
 		c.addChars(names, text)
 		pairs += len(text)
@@ -147,13 +148,13 @@ func (c *wordCoder) buildSPM() *joinSet {
 	c.pairs = newPairTable(pairs / 4)
 	join := newJoinSet(pairs / 2)
 	known := func(s string) (uint32, bool) {
-		if id, ok := t.ids[s]; ok {
+		if id, ok := t.id(s); ok {
 			return uint32(id), true
 		}
 		sym, ok := names.extra[s]
 		return sym, ok
 	}
-	for id := range t.v.Tokens {
+	for id := range t.Size() {
 		text := t.text(int32(id))
 		join.addText(text)
 		rank, _ := slices.BinarySearchFunc(scores, t.v.Scores[id], func(a, b float32) int { return cmp.Compare(b, a) })
@@ -252,7 +253,7 @@ func (c *wordCoder) word(b *wordBuffer, ids []int32, w string) ([]int32, error) 
 	}
 	for i := range b.parts {
 		p := &b.parts[i]
-		if p.sym < uint32(len(c.t.v.Tokens)) {
+		if p.sym < uint32(c.t.Size()) {
 			ids = append(ids, int32(p.sym))
 			continue
 		}
@@ -272,7 +273,7 @@ func (c *wordCoder) word(b *wordBuffer, ids []int32, w string) ([]int32, error) 
 		case p.sym == noSym:
 			ids = append(ids, c.spelled(text)...)
 		default:
-			ids = append(ids, c.extra[p.sym-uint32(len(c.t.v.Tokens))]...)
+			ids = append(ids, c.extra[p.sym-uint32(c.t.Size())]...)
 		}
 	}
 	return ids, nil
@@ -281,7 +282,7 @@ func (c *wordCoder) word(b *wordBuffer, ids []int32, w string) ([]int32, error) 
 // whole finds a word that is a token.
 func (c *wordCoder) whole(b *wordBuffer, w string) (int32, bool) {
 	if c.t.cut.rawUTF8 {
-		id, ok := c.t.ids[w]
+		id, ok := c.t.id(w)
 		return id, ok
 	}
 	b.text = b.text[:0]
@@ -293,7 +294,7 @@ func (c *wordCoder) whole(b *wordBuffer, w string) (int32, bool) {
 			b.text = append(b.text, 0xC0|byte(r>>6), 0x80|byte(r&0x3F))
 		}
 	}
-	id, ok := c.t.ids[string(b.text)]
+	id, ok := c.t.idOf(b.text)
 	return id, ok
 }
 

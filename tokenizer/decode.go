@@ -10,7 +10,7 @@ import (
 // characters. Control and unknown tokens are empty unless special is set;
 // unused tokens always are.
 func (t *Tokenizer) Piece(id int32, special bool) string {
-	if id < 0 || int(id) >= len(t.v.Tokens) {
+	if id < 0 || int(id) >= t.Size() {
 		return ""
 	}
 	a, text := t.attrs[id], t.text(id)

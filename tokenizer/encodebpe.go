@@ -2,25 +2,9 @@ package tokenizer
 
 import (
 	"container/heap"
-	"fmt"
 	"strings"
 	"unicode/utf8"
 )
-
-// mergeRanks indexes merges by their line "left right". A line is cut at the
-// first space after its first byte; of equal lines the first counts.
-func mergeRanks(merges []string) (map[string]int32, error) {
-	ranks := make(map[string]int32, len(merges))
-	for i, line := range merges {
-		if len(line) < 3 || strings.IndexByte(line[1:], ' ') < 0 {
-			return nil, fmt.Errorf("merge %d %q has no space between two parts: %w", i, line, ErrFormat)
-		}
-		if _, ok := ranks[line]; !ok {
-			ranks[line] = int32(i)
-		}
-	}
-	return ranks, nil
-}
 
 // bpePair is two neighbours that a merge rule joins.
 type bpePair struct {
@@ -63,21 +47,21 @@ func (t *Tokenizer) encodeBPE(ids []int32, text string) ([]int32, error) {
 type bpeSession struct {
 	t     *Tokenizer
 	queue bpeQueue
-	key   []byte
+	line  []byte            // room for a line of merges
 	made  func(text string) // told of every merge, unless nil
 }
 
 func (s *bpeSession) word(ids []int32, word string) []int32 {
 	t := s.t
 	if t.cut.ignoreMerges || t.cut.wholeLines && strings.Trim(word, "\n") == "" {
-		if id, ok := t.ids[word]; ok {
+		if id, ok := t.id(word); ok {
 			return append(ids, id)
 		}
 	}
 	syms := s.merge(word)
 	for i := 0; i >= 0 && i < len(syms); i = syms[i].next {
 		text := word[syms[i].at : syms[i].at+syms[i].n]
-		if id, ok := t.ids[text]; ok {
+		if id, ok := t.id(text); ok {
 			ids = append(ids, id)
 			continue
 		}
@@ -87,7 +71,7 @@ func (s *bpeSession) word(ids []int32, word string) []int32 {
 			if t.cut.rawUTF8 {
 				name = byteToken(text[j])
 			}
-			if id, ok := t.ids[name]; ok {
+			if id, ok := t.id(name); ok {
 				ids = append(ids, id)
 			}
 		}
@@ -128,9 +112,9 @@ func (s *bpeSession) push(word string, syms []symbol, left, right int) {
 		return
 	}
 	l, r := syms[left], syms[right]
-	s.key = append(s.key[:0], word[l.at:l.at+l.n]...)
-	s.key = append(append(s.key, ' '), word[r.at:r.at+r.n]...)
-	if rank, ok := s.t.ranks[string(s.key)]; ok {
+	var rank int32
+	var ok bool
+	if rank, ok, s.line = s.t.merges.find(word[l.at:l.at+l.n], word[r.at:r.at+r.n], s.line); ok {
 		heap.Push(&s.queue, bpePair{left, right, rank, l.n + r.n})
 	}
 }

@@ -120,7 +120,7 @@ func (s *spmSession) push(left, right int) {
 	at := s.syms[left].at
 	size := s.syms[left].n + s.syms[right].n
 	text := s.text[at : at+size]
-	if id, ok := s.t.ids[text]; ok {
+	if id, ok := s.t.id(text); ok {
 		heap.Push(&s.queue, spmPair{left, right, s.t.v.Scores[id], size})
 	}
 }
@@ -129,7 +129,7 @@ func (s *spmSession) push(left, right int) {
 // can be without a token, since pairs are queued by their token.
 func (s *spmSession) emit(ids []int32, i int) ([]int32, error) {
 	text := s.text[s.syms[i].at : s.syms[i].at+s.syms[i].n]
-	if id, ok := s.t.ids[text]; ok {
+	if id, ok := s.t.id(text); ok {
 		return append(ids, id), nil
 	}
 	for j := 0; j < len(text); j++ {
@@ -144,10 +144,10 @@ func (s *spmSession) emit(ids []int32, i int) ([]int32, error) {
 
 // byteID finds the token of a byte.
 func (t *Tokenizer) byteID(b byte) (int32, error) {
-	if id, ok := t.ids[byteToken(b)]; ok {
+	if id, ok := t.id(byteToken(b)); ok {
 		return id, nil
 	}
-	if id, ok := t.ids[string([]byte{b})]; ok {
+	if id, ok := t.id(string([]byte{b})); ok {
 		return id, nil
 	}
 	return 0, fmt.Errorf("byte 0x%02X has no token: %w", b, ErrUnsupported)

@@ -124,7 +124,7 @@ func FuzzRoundTrip(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			checkIDs(t, ids, len(tok.v.Tokens))
+			checkIDs(t, ids, tok.Size())
 			got, streamed := tok.Decode(ids, DecodeOptions{Special: true}), ""
 			s := tok.NewStream(true)
 			for _, id := range ids {

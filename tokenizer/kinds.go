@@ -33,7 +33,7 @@ func (t *Tokenizer) ByteTokens() []int32 {
 		if t.v.Model == ModelBPE && !t.cut.rawUTF8 {
 			name = string(byteChar(byte(b)))
 		}
-		if id, ok := t.ids[name]; ok {
+		if id, ok := t.id(name); ok {
 			out = append(out, id)
 		}
 	}
@@ -45,7 +45,7 @@ func (t *Tokenizer) ByteTokens() []int32 {
 func (t *Tokenizer) SpecialIDs() []int32 {
 	var out []int32
 	put := func(id int32) {
-		if id >= 0 && int(id) < len(t.v.Tokens) {
+		if id >= 0 && int(id) < t.Size() {
 			out = append(out, id)
 		}
 	}

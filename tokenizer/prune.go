@@ -189,7 +189,7 @@ func (c *pruning) close(id int32) (n int) {
 	}
 	for _, s := range made {
 		c.texts[s] = true
-		if part, ok := c.t.ids[s]; ok {
+		if part, ok := c.t.id(s); ok {
 			n += c.add(part)
 		}
 	}

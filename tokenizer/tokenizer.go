@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"fmt"
+	"hash/maphash"
 	"sort"
 	"strings"
 )
@@ -9,32 +10,39 @@ import (
 // A Tokenizer encodes and decodes text with a Vocabulary by the rules of
 // llama.cpp v0.5.0. It is safe for use by several goroutines.
 type Tokenizer struct {
-	v     *Vocabulary
-	ids   map[string]int32
-	attrs []attr
-	ends  []int32
+	v      *Vocabulary // without Tokens and Merges
+	tokens texts
+	byText index
+	attrs  []attr
+	ends   []int32
 
 	bos, eos       int32 // -1: none
 	addBOS, addEOS bool
 	spacePrefix    bool
-	cut            *cutter          // ModelBPE
-	ranks          map[string]int32 // ModelBPE: "left right" to rank
-	special        []int32          // control, user-defined and unknown tokens, longest text first
+	cut            *cutter     // ModelBPE
+	merges         *mergeTable // ModelBPE
+	special        []int32     // control, user-defined and unknown tokens, longest text first
 }
 
 // New makes a tokenizer. It fails for a vocabulary with two tokens of one text,
 // which has no inverse, and for an unknown pre-tokenizer name.
 func New(v *Vocabulary) (*Tokenizer, error) {
-	t := &Tokenizer{v: v, ids: make(map[string]int32, len(v.Tokens)), attrs: make([]attr, len(v.Tokens))}
 	if len(v.Types) != len(v.Tokens) {
 		return nil, fmt.Errorf("%d token types for %d tokens: %w", len(v.Types), len(v.Tokens), ErrFormat)
 	}
+	rest := *v
+	rest.Tokens, rest.Merges = nil, nil
+	t := &Tokenizer{v: &rest, byText: newIndex(len(v.Tokens)), attrs: make([]attr, len(v.Tokens))}
+	var err error
+	if t.tokens, err = newTexts(v.Tokens); err != nil {
+		return nil, err
+	}
 	for id := range v.Tokens {
 		text := t.text(int32(id))
-		if old, ok := t.ids[text]; ok {
+		if old, ok := t.id(text); ok {
 			return nil, fmt.Errorf("tokens %d and %d are both %q: %w", old, id, text, ErrFormat)
 		}
-		t.ids[text] = int32(id)
+		t.byText.put(maphash.String(seed, text), uint32(id))
 	}
 	switch v.Model {
 	case ModelSPM:
@@ -48,11 +56,10 @@ func New(v *Vocabulary) (*Tokenizer, error) {
 		if v.Model == modelGemma4 {
 			pre, id = modelGemma4, -1
 		}
-		var err error
 		if t.cut, err = cutterFor(pre); err != nil {
 			return nil, err
 		}
-		if t.ranks, err = mergeRanks(v.Merges); err != nil {
+		if t.merges, err = t.newMerges(v.Merges); err != nil {
 			return nil, err
 		}
 		t.bos, t.eos = t.idOr("bos", id), t.idOr("eos", id)
@@ -86,7 +93,7 @@ func New(v *Vocabulary) (*Tokenizer, error) {
 
 // text is a token's text; an empty one gets a name, as in llama.cpp.
 func (t *Tokenizer) text(id int32) string {
-	if s := t.v.Tokens[id]; s != "" {
+	if s := t.tokens.at(int(id)); s != "" {
 		return s
 	}
 	return fmt.Sprintf("[EMPTY_%d]", id)
@@ -94,17 +101,14 @@ func (t *Tokenizer) text(id int32) string {
 
 // idOr finds a special id, or a default if the vocabulary reaches that far.
 func (t *Tokenizer) idOr(typ string, def int32) int32 {
-	if id, ok := t.v.ID(typ); ok && int64(id) < int64(len(t.v.Tokens)) && id >= 0 {
+	if id, ok := t.ID(typ); ok {
 		return id
 	}
-	if int64(def) < int64(len(t.v.Tokens)) {
+	if int(def) < t.Size() {
 		return def
 	}
 	return -1
 }
-
-// Vocabulary returns what the tokenizer was made from.
-func (t *Tokenizer) Vocabulary() *Vocabulary { return t.v }
 
 // BOS and EOS return the special ids, -1 for none.
 func (t *Tokenizer) BOS() int32 { return t.bos }

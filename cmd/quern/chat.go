@@ -48,10 +48,9 @@ func chatPrompt(c *cli.Context, tok any, said string) (string, []int32, error) {
 	if !ok {
 		return "", nil, usagef("the model has no chat template")
 	}
-	v := t.Vocabulary()
-	source := v.ChatTemplate()
+	source := t.ChatTemplate()
 	if name := c.String("template"); name != "" {
-		if source, ok = v.NamedTemplate(name); !ok {
+		if source, ok = t.NamedTemplate(name); !ok {
 			return "", nil, usagef("--template %s: the model has no template of that name", name)
 		}
 	}
@@ -60,7 +59,7 @@ func chatPrompt(c *cli.Context, tok any, said string) (string, []int32, error) {
 	}
 	in := chat.Input{Generate: true, Variables: map[string]any{}}
 	for _, name := range []string{"bos", "eos", "unk", "pad", "sep", "mask"} {
-		if id, ok := v.ID(name); ok && int(id) < len(v.Tokens) {
+		if id, ok := t.ID(name); ok {
 			in.Variables[name+"_token"] = t.Piece(id, true)
 		}
 	}

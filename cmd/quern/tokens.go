@@ -235,7 +235,7 @@ func (x *counting) readTokens(path string) (*tokenlist.List, error) {
 // check holds a list against the model, and keeps outputs from its file.
 func (x *counting) check(path string, l *tokenlist.List) error {
 	x.inputs = append(x.inputs, path)
-	if err := l.Check(int64(len(x.kinds)), x.tok.Vocabulary().Digest()); err != nil {
+	if err := l.Check(int64(len(x.kinds)), x.tok.Digest()); err != nil {
 		return pipeline.SourceFault(fmt.Errorf("%s: %w", path, err))
 	}
 	return nil
@@ -277,7 +277,7 @@ func (x *counting) checkOutputs() error {
 func (x *counting) write(ids []int32) error {
 	out, table := x.c.String("out"), x.c.String("parquet")
 	if out != "" {
-		l := &tokenlist.List{Vocab: int64(len(x.kinds)), Tokenizer: x.tok.Vocabulary().Digest(), IDs: ids}
+		l := &tokenlist.List{Vocab: int64(len(x.kinds)), Tokenizer: x.tok.Digest(), IDs: ids}
 		if err := writeOutput(x.c, out, x.model, l.Write); err != nil {
 			return err
 		}

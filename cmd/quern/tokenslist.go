@@ -60,7 +60,7 @@ func runTokensCount(c *cli.Context) error {
 		slices.SortStableFunc(shown, func(a, b int32) int { return cmp.Compare(scores[b], scores[a]) })
 		shown = shown[:min(c.Int("top"), len(shown))]
 	}
-	doc := countDoc{modelName(x.model), len(all), x.tok.Vocabulary().Digest(), count.Cover(x.counts, x.kinds, count.TokenBytes(x.tok), all).Corpora, []tokenCount{}}
+	doc := countDoc{modelName(x.model), len(all), x.tok.Digest(), count.Cover(x.counts, x.kinds, count.TokenBytes(x.tok), all).Corpora, []tokenCount{}}
 	for _, id := range shown {
 		t := tokenCount{id, x.tok.Piece(id, true), x.kinds[id], nil, scores[id]}
 		for _, k := range x.counts.Corpora {
@@ -100,7 +100,7 @@ func (x *counting) report(r *count.Report, ids []int32) error {
 	}
 	c := x.c
 	if c.Bool("json") {
-		return printJSON(c, listDoc{modelName(x.model), x.tok.Vocabulary().Digest(), c.String("out"), r, ids})
+		return printJSON(c, listDoc{modelName(x.model), x.tok.Digest(), c.String("out"), r, ids})
 	}
 	for _, line := range r.Lines() {
 		if _, err := fmt.Fprintln(c.App.Writer, line); err != nil {

@@ -207,12 +207,23 @@ func (s *Set) Problems() []error {
 
 // Close closes the blobs that OpenSet opened.
 func (s *Set) Close() error {
-	var errs []error
-	for _, b := range s.blobs {
-		if c, ok := b.(io.Closer); ok {
-			errs = append(errs, c.Close())
-		}
-	}
+	err := s.Closer()()
 	s.blobs = nil
-	return errors.Join(errs...)
+	return err
+}
+
+// Closer gives what Close does to whoever needs no more than the tensors: it holds on
+// to the files, not to their headers, of which a vocabulary takes megabytes. It
+// is to be called once, and Close then not.
+func (s *Set) Closer() func() error {
+	blobs := s.blobs
+	return func() error {
+		var errs []error
+		for _, b := range blobs {
+			if c, ok := b.(io.Closer); ok {
+				errs = append(errs, c.Close())
+			}
+		}
+		return errors.Join(errs...)
+	}
 }

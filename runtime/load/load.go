@@ -139,7 +139,7 @@ func openGGUF(ctx context.Context, name string, open gguf.Opener) (infer.Model, 
 	if err != nil {
 		return nil, errors.Join(err, set.Close())
 	}
-	m.Closers = append(m.Closers, set.Close)
+	m.Closers = append(m.Closers, set.Closer())
 	return m, nil
 }
 

@@ -136,7 +136,7 @@ func tokenize(tok infer.Tokenizer, file []byte, opt Options) (*text, error) {
 	t.Stride, t.First = t.Context, t.Context/2
 	t.Text, t.Pieces = digest.Of(file), pieces(tok, t.tokens)
 	if v, ok := tok.(*tokenizer.Tokenizer); ok {
-		t.Tokenizer = v.Vocabulary().Digest()
+		t.Tokenizer = v.Digest()
 	}
 	if t.Tokens < 2*t.Context {
 		return nil, fmt.Errorf("%w: %d tokens, a context of %d needs %d; give more text or a smaller context", ErrShort, t.Tokens, t.Context, 2*t.Context)

@@ -123,11 +123,11 @@ func plainly(s *tokenizer.Source) encoder {
 // that take none of the tokens that are gone, and their ids as they are now.
 func throughPruning(tok infer.Tokenizer, texts []string, whole encoder) ([]string, encoder) {
 	t, ok := tok.(*tokenizer.Tokenizer)
-	if !ok || t.Vocabulary().SourceIDs() == nil {
+	if !ok || t.SourceIDs() == nil {
 		return texts, whole
 	}
 	now := map[int32]int32{}
-	for i, id := range t.Vocabulary().SourceIDs() {
+	for i, id := range t.SourceIDs() {
 		now[id] = int32(i)
 	}
 	translated := func(text string) ([]int32, error) {

@@ -40,7 +40,7 @@ type Coverage struct {
 
 // TokenBytes gives how many bytes of text each token stands for.
 func TokenBytes(t *tokenizer.Tokenizer) []int {
-	out := make([]int, len(t.Vocabulary().Tokens))
+	out := make([]int, t.Size())
 	for id := range out {
 		out[id] = len(t.Piece(int32(id), true))
 	}

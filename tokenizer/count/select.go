@@ -22,7 +22,7 @@ const (
 
 // Kinds tells the tokens of a vocabulary apart, by id.
 func Kinds(t *tokenizer.Tokenizer) []Kind {
-	out := make([]Kind, len(t.Vocabulary().Tokens))
+	out := make([]Kind, t.Size())
 	for id := range out {
 		switch t.Type(int32(id)) {
 		case tokenizer.Control, tokenizer.Unknown:

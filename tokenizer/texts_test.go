@@ -1,0 +1,150 @@
+package tokenizer
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// syntheticBPE makes a byte-level vocabulary of n tokens, each but the first 256 made
+// by a merge of two before it.
+func syntheticBPE(n int) *Vocabulary {
+	rng := rand.New(rand.NewPCG(1, 2))
+	v := &Vocabulary{Model: ModelBPE, Pre: "gpt-2", keys: newKeyList()}
+	known := map[string]bool{}
+	for b := range 256 {
+		s := string(byteChar(byte(b)))
+		v.Tokens = append(v.Tokens, s)
+		known[s] = true
+	}
+	for len(v.Tokens) < n {
+		left, right := v.Tokens[rng.IntN(len(v.Tokens))], v.Tokens[rng.IntN(256)]
+		if both := left + right; !known[both] {
+			known[both] = true
+			v.Tokens = append(v.Tokens, both)
+			v.Merges = append(v.Merges, left+" "+right)
+		}
+	}
+	v.Types = make([]TokenType, len(v.Tokens))
+	for i := range v.Types {
+		v.Types[i] = Normal
+	}
+	return v
+}
+
+// TestVocabularyIsWhatItWas: also what merges say that no token says.
+func TestVocabularyIsWhatItWas(t *testing.T) {
+	v := syntheticBPE(700)
+	v.Tokens = append(v.Tokens, "", "a b", "a\u00a0b")
+	v.Types = append(v.Types, Unused, UserDefined, Control)
+	v.Merges = append(v.Merges, "no token", "a  b", " a b", "a b c", v.Merges[3], "xy ", "no token")
+	tok, err := New(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := tok.Vocabulary(); !reflect.DeepEqual(got, v) {
+		t.Errorf("%+v, want %+v", got, v)
+	}
+	if tok.Digest() != v.Digest() || tok.Size() != len(v.Tokens) {
+		t.Errorf("digest %v, want %v; %d ids, want %d", tok.Digest(), v.Digest(), tok.Size(), len(v.Tokens))
+	}
+	for id, s := range v.Tokens {
+		if s == "" {
+			s = fmt.Sprintf("[EMPTY_%d]", id)
+		}
+		if got, ok := tok.id(s); !ok || int(got) != id {
+			t.Errorf("%q is %d, %v, want %d", s, got, ok, id)
+		}
+		if got, ok := tok.idOf([]byte(s)); !ok || int(got) != id {
+			t.Errorf("bytes of %q are %d, %v, want %d", s, got, ok, id)
+		}
+	}
+	if id, ok := tok.id("no such token"); ok {
+		t.Errorf("a text that is no token is %d", id)
+	}
+}
+
+// TestMergesAreFoundByTheirLine compares with a map of lines, which is what ranks are
+// defined by: whatever two parts make the line.
+func TestMergesAreFoundByTheirLine(t *testing.T) {
+	v := syntheticBPE(600)
+	v.Tokens = append(v.Tokens, "abc", "bcd")
+	v.Types = append(v.Types, Normal, Normal)
+	// One token by two merges, lines twice, spaces in parts, no token.
+	v.Merges = append(v.Merges, "a bc", "ab c", "b cd", "ab c", "z  z", " z z", "y y y", "q zzz", "q zzz", v.Merges[0])
+	tok, err := New(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, parts := map[string]int32{}, []string{"", "a", "ab", "abc", "bc", "c", "b", "cd", "z", " z", "z ", "y", "y y", "q", "zzz", "none"}
+	for i, line := range v.Merges {
+		if _, ok := want[line]; !ok {
+			want[line] = int32(i)
+		}
+		left, right, _ := strings.Cut(line, " ")
+		parts = append(parts, left, right)
+	}
+	found := map[string]bool{}
+	var buf []byte
+	for _, left := range parts {
+		for _, right := range parts {
+			line := left + " " + right
+			rank, ok := want[line]
+			got, gotOK := int32(0), false
+			if got, gotOK, buf = tok.merges.find(left, right, buf); gotOK != ok || got != rank {
+				t.Fatalf("%q and %q: rank %d, %v, want %d, %v", left, right, got, gotOK, rank, ok)
+			}
+			if ok {
+				found[line] = true
+			}
+		}
+	}
+	for line := range want {
+		if !found[line] {
+			t.Errorf("%q was never asked for", line)
+		}
+	}
+}
+
+// inUse is how many bytes are in use after f, which gives what is to be kept, more than
+// before.
+func inUse(f func() any) int64 {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	kept := f()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	runtime.KeepAlive(kept)
+	return int64(after.HeapAlloc) - int64(before.HeapAlloc)
+}
+
+// TestTokenizerIsSmall: of a token the bytes of its text, 4 for where it ends, 7.5 of
+// the index, its attributes and its type; of a merge 4 for the token, 2 for the cut
+// and 7.5 of the index. An eighth more is what the allocator may round up.
+func TestTokenizerIsSmall(t *testing.T) {
+	const tokens = 30_000
+	text, merges := 0, 0
+	used := inUse(func() any {
+		v := syntheticBPE(tokens)
+		for _, s := range v.Tokens {
+			text += len(s)
+		}
+		merges = len(v.Merges)
+		tok, err := New(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tok
+	})
+	bound := float64(text) + tokens*(4+7.5+1+4) + float64(merges)*(4+2+7.5)
+	// The pre-tokenizer's expression and other tables that do not grow with the vocabulary.
+	const fixed = 128 << 10
+	if bound = bound*9/8 + fixed; float64(used) > bound {
+		t.Errorf("a tokenizer of %d tokens and %d merges takes %d bytes, more than %.0f", tokens, merges, used, bound)
+	}
+	t.Logf("%d bytes, bound %.0f", used, bound)
+}
