@@ -51,6 +51,8 @@ TYPES = {
     "IQ4_XS": (23, 256, 136, [0], None),
 }
 REPACKED = ["Q4_0", "IQ4_NL", "MXFP4", "Q4_K"]
+# Types of which any bytes give ggml's bits, scales that are not finite included.
+ANY_BYTES = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "MXFP4"]
 
 GAMMA = 0x9E3779B97F4A7C15
 
@@ -63,9 +65,12 @@ def draws(seed, n):
     return z ^ (z >> np.uint64(31))
 
 
-def weights(name, seed, width, rows):
-    """Random blocks with scales of sensible size."""
+def weights(name, seed, width, rows, profile):
+    """Random blocks with scales of sensible size, or of any bytes."""
     number, block, size, scales, e8m0 = TYPES[name]
+    if profile == "hostile":
+        n = rows * width // block * size
+        return draws(seed, (n + 7) // 8).tobytes()[:n]
     if block == 1:
         bits = floats(seed, 1, rows * width, "plain").view(np.uint32)
         if name == "F32":
@@ -107,7 +112,7 @@ def floats(seed, rows, width, profile):
         exponent = np.where(mode == 4, exponent + u(20), exponent)
     bits = (r & u(0x807FFFFF)) | (exponent << u(23))
     bits = np.where(zero, u(0), bits)
-    if profile == "special":
+    if profile in ("special", "hostile"):
         odd = np.array([0x7FC00000, 0x7F800000, 0xFF800000, 0xFFC00000], np.uint64)[(b >> u(32)) % u(4)]
         bits = np.where((at == (b >> u(16)) % u(32)) & ((b >> u(24)) % u(4) == 0), odd, bits)
     return bits.astype(np.uint32).view(np.float32)
@@ -124,7 +129,7 @@ class Peer:
         number = TYPES[case["type"]][0]
         width, rows, columns = case["width"], case["rows"], case["columns"]
         request = struct.pack("<7i", number, width, rows, columns, case["repacked"], threads, repeats)
-        request += weights(case["type"], case["seed"], width, rows)
+        request += weights(case["type"], case["seed"], width, rows, case["profile"])
         request += floats(case["seed"] + 1, columns, width, case["profile"]).tobytes()
         self.process.stdin.write(request)
         self.process.stdin.flush()
@@ -191,6 +196,14 @@ def cases(name):
                 continue
             seed += 10
             yield {"type": name, "width": width, "rows": rows, "columns": columns, "repacked": repacked, "profile": profile, "seed": seed}
+    if name in ANY_BYTES:
+        for repacked in [0, 1] if name in REPACKED else [0]:
+            for width, rows, columns in [(1, 8, 3), (4, 16, 4), (7, 8, 6), (6, 12, 1)]:
+                if repacked and rows % 8:
+                    continue
+                seed += 10
+                width *= max(TYPES[name][1], 10)
+                yield {"type": name, "width": width, "rows": rows, "columns": columns, "repacked": repacked, "profile": "hostile", "seed": seed}
 
 
 def main():
