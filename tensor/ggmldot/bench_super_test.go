@@ -2,12 +2,14 @@ package ggmldot
 
 import (
 	"testing"
+
+	"quern/tensor"
 )
 
 // BenchmarkSuper multiplies 1024 rows of 2048 values with 512 columns.
 func BenchmarkSuper(b *testing.B) {
 	const width, rows, columns = 2048, 1024, 512
-	for _, typ := range superTypes() {
+	for _, typ := range append(superTypes(), tensor.Q1_0, tensor.Q2_0, tensor.NVFP4) {
 		for _, repacked := range []bool{false, true} {
 			if repacked && !Repacks(typ, rows) {
 				continue

@@ -13,26 +13,31 @@ import "quern/internal/fma"
 //
 // Lanes are added as in int8.go.
 
-// lowPath gives the family of a type whose products come from dot, of row i with
-// activations that begin at q and da.
-func lowPath(bias int8, dot func(p *int8Rows, i int, q []int8, da []float32) float32) family {
-	plain := &path{format: Q8_0}
+//go:generate go -C _gen run . -set low -out ../low_amd64.s -stubs ../low_stubs_amd64.go -pkg ggmldot
+
+// lowPath gives the family of a type that mul multiplies, the first n unpacked rows
+// with all columns.
+func lowPath(f Format, bias int8, mul func(dst []float32, stride, n int, b *Batch, p *int8Rows)) family {
+	plain := &path{format: f}
 	plain.mul = func(k *Kernel, dst []float32, stride int, w []byte, b *Batch, s *Scratch) {
-		p := &s.int8Rows
-		k.eachRows(w, s, bias, true, func(r, n int) {
-			for t := range b.rows {
-				q, da := b.codes[t*b.width:][:b.width], b.scales[t*b.blocks:][:b.blocks]
-				for i := range n {
-					dst[t*stride+r+i] = number(dot(p, i, q, da))
-				}
-			}
-		})
+		k.eachRows(w, s, bias, bias == 0, func(r, n int) { mul(dst[r:], stride, n, b, &s.int8Rows) })
 	}
 	return func(_, _ int, repacked bool) *path {
 		if repacked {
 			return nil
 		}
 		return plain
+	}
+}
+
+// mulLowScalar multiplies rows with columns by dot, which gives the product of row i
+// with the column that begins at q and da.
+func mulLowScalar(dst []float32, stride, n int, b *Batch, p *int8Rows, dot func(p *int8Rows, i int, q []int8, da []float32) float32) {
+	for t := range b.rows {
+		q, da := b.codes[t*b.width:][:b.width], b.scales[t*b.blocks:][:b.blocks]
+		for i := range n {
+			dst[t*stride+i] = number(dot(p, i, q, da))
+		}
 	}
 }
 
@@ -67,16 +72,34 @@ func dotQ1_0(p *int8Rows, i int, q []int8, da []float32) float32 {
 	return addLanes(&l)
 }
 
-func dotQ2_0(p *int8Rows, i int, q []int8, da []float32) (sum float32) {
-	for u := 0; u < len(da); u += 2 {
-		var part float32
-		for k := u; k < u+2; k++ {
-			n := blockSum(p.block(i, k), (*[32]int8)(q[32*k:]), false)
-			part = fma.F32(float32(n), da[k], part)
+// mulQ2_0Scalar multiplies rows with columns from first to last-1, eight of which lie
+// side by side.
+func mulQ2_0Scalar(dst []float32, stride, n int, b *Batch, p *int8Rows, first, last int) {
+	var q [32]int8
+	for t := first; t < last; t++ {
+		group, lane := t&^7, t&7
+		for i := range n {
+			var sum, part float32
+			for u := range b.blocks {
+				b.groupBlock(&q, group, u, lane)
+				da := b.scales[group*b.blocks+8*u+lane]
+				part = fma.F32(float32(blockSum(p.block(i, u), &q, false)), da, part)
+				if u&1 == 1 {
+					sum = fma.F32(p.d(i, u), part, sum)
+					part = 0
+				}
+			}
+			dst[t*stride+i] = number(sum)
 		}
-		sum = fma.F32(p.d(i, u), part, sum)
 	}
-	return sum
+}
+
+// groupBlock gives a block of a column of a group.
+func (b *Batch) groupBlock(q *[32]int8, group, u, lane int) {
+	codes := b.codes[group*b.width+256*u+4*lane:]
+	for x := 0; x < 32; x += 4 {
+		*(*[4]int8)(q[x:]) = [4]int8(codes[8*x:])
+	}
 }
 
 func dotNVFP4(p *int8Rows, i int, q []int8, da []float32) float32 {

@@ -19,9 +19,9 @@ var families = [tensor.CQ1 + 1]family{
 	tensor.Q8_0:   lanesPath(Q8_0, 0, addAll, addAll, false),
 	tensor.IQ4_NL: lanesPath(Q8_0, 0, addInTurn, addAll, true),
 	tensor.MXFP4:  lanesPath(Q8_0, 16, addInTurn, addInTurn, true),
-	tensor.Q1_0:   lowPath(16, dotQ1_0),
-	tensor.Q2_0:   lowPath(16, dotQ2_0),
-	tensor.NVFP4:  lowPath(0, dotNVFP4),
+	tensor.Q1_0:   lowPath(Q8_0, 16, mulQ1_0),
+	tensor.Q2_0:   lowPath(Q8_0x8, 16, mulQ2_0),
+	tensor.NVFP4:  lowPath(Q8_0, 0, mulNVFP4),
 
 	tensor.Q2_K:    plainSuper,
 	tensor.Q3_K:    plainSuper,

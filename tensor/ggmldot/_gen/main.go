@@ -21,6 +21,7 @@ import (
 // sets are the kernels of a file.
 var sets = map[string]func(){
 	"blocks": blocks32,
+	"low":    low,
 	"super":  super,
 }
 
