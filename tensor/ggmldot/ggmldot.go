@@ -13,10 +13,11 @@
 //
 //   - the type of the weights,
 //   - whether the loader put the matrix into the repacked buffer (Repacks),
-//   - for some types the number of rows of the whole matrix and its width,
-//   - for some types the number of columns, which are the rows of a Batch, and
-//     in repacked matrices also a column's place: groups of 4 columns are
-//     multiplied together, and up to 3 that are left one by one.
+//   - for floats, whether 4 divides the rows of the whole matrix and 8 its width,
+//   - the number of columns, which are the rows of a Batch: floats, IQ4_NL and grid types
+//     have one order for a single column and another for more,
+//   - in repacked matrices a column's place, as groups of 4 columns are multiplied
+//     together and up to 3 that are left one by one.
 //
 // It does not depend on threads, on how a matrix is cut into calls of Mul, nor on
 // values of other rows. A result that is not a number is always the same NaN.
@@ -129,8 +130,17 @@ func (k *Kernel) Mul(dst []float32, stride int, w []byte, b *Batch, s *Scratch) 
 }
 
 // Repacks reports whether ggml's AVX2 build has a repacked form for a matrix of
-// type t with rows rows. llama.cpp uses it for the weights of matrix products
-// alone: see docs on which tensors its loader puts there.
+// type t with rows rows, of each expert if there are several.
+//
+// llama.cpp's loader, on a machine without other devices and with its defaults, brings every
+// tensor of such a type and shape into that form that its table of tensors gives to MUL_MAT or
+// MUL_MAT_ID: the projections of attention, of feed-forward blocks and of experts, and
+// output.weight. token_embd.weight belongs to GET_ROWS and stays plain; where it is tied,
+// the product takes a second copy, which is repacked like any other. A tensor of another
+// type, of rows that 8 does not divide, or of three dimensions without experts stays plain.
+//
+// MUL_MAT_ID multiplies each column by itself: its results are those of a Batch of one
+// row, but for grid types, whose panels take all columns of an expert.
 func Repacks(t tensor.Type, rows int) bool {
 	switch t {
 	case tensor.Q4_0, tensor.Q4_K, tensor.IQ4_NL, tensor.MXFP4:
