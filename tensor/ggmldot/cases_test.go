@@ -194,6 +194,17 @@ func testProduct(t testing.TB, g golden, step int) []float32 {
 	return dst
 }
 
+// same compares results bit by bit.
+func same(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	for i := range want {
+		if g, w := math.Float32bits(got[i]), math.Float32bits(want[i]); g != w {
+			t.Errorf("%s: result %d is %08x, want %08x", what, i, g, w)
+			return
+		}
+	}
+}
+
 // checkGolden compares a product with ggml's.
 func checkGolden(t *testing.T, g golden, dst []float32) {
 	t.Helper()

@@ -57,16 +57,6 @@ func TestKernels(t *testing.T) {
 	}
 }
 
-func same(t *testing.T, what string, got, want []float32) {
-	t.Helper()
-	for i := range want {
-		if g, w := math.Float32bits(got[i]), math.Float32bits(want[i]); g != w {
-			t.Errorf("%s: result %d is %08x, want %08x", what, i, g, w)
-			return
-		}
-	}
-}
-
 // TestQuantize: codes, scales and sums are the scalar code's.
 func TestQuantize(t *testing.T) {
 	if !useFMA {

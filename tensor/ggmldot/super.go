@@ -72,6 +72,7 @@ type superScratch struct {
 	// sake. totals are their sums, unit 0 of all rows first.
 	bases  [columns * superUnits * columns]int32
 	totals [superUnits * columns]int32
+	out    [columns * columns]float32 // results of a group, which the heap would have otherwise
 }
 
 // plainPath multiplies with lanes.
@@ -119,9 +120,9 @@ func (k *Kernel) mulSuper(o *order, dst []float32, stride int, w []byte, b *Batc
 				if u+count < units {
 					continue
 				}
-				var out [columns * columns]float32
-				finishSuper(o, f, &out, acc)
-				dot.Turn(&out)
+				out := &s.super.out
+				finishSuper(o, f, out, acc)
+				dot.Turn(out)
 				for lane := max(first-columns*g, 0); lane < min(last-columns*g, columns); lane++ {
 					results := dst[(columns*g+lane)*stride+r:][:n]
 					if n == columns {
