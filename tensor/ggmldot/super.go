@@ -73,6 +73,10 @@ type superScratch struct {
 	bases  [columns * superUnits * columns]int32
 	totals [superUnits * columns]int32
 	out    [columns * columns]float32 // results of a group, which the heap would have otherwise
+	// rests are the eighths of IQ1 types, laid out like the codes of a tile, restBases
+	// their bases.
+	rests     [columns * dot.TileWidth]byte
+	restBases [columns * superUnits * columns]int32
 }
 
 // plainPath multiplies with lanes.

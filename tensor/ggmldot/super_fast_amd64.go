@@ -2,38 +2,67 @@
 
 package ggmldot
 
-import "quern/tensor/dot"
+import (
+	"encoding/binary"
 
-// vectorOrder reports whether an order has vector code.
-func vectorOrder(o *order) bool {
-	return useFMA && o != &lanesIQ1_S && o != &lanesIQ1_M
-}
+	"quern/tensor/dot"
+)
 
+// settleVector makes a tile ready for vector code, which wants signed codes without bias
+// of some types, and leaves it useless for other code.
 func settleVector(o *order, f *superFamily, t *dot.Tile, rows, units int, s *superScratch) {
-	switch {
-	case !useFMA || f.wide:
+	if !useFMA || f.wide {
 		return
-	case o == &panel && f.bias == 0:
-	case o == &lanesPlain:
+	}
+	codes, bias := t.Codes(), f.bias
+	switch {
+	case o == &lanesIQ1_S || o == &lanesIQ1_M:
+		splitEighths(codes, &s.rests, rows, units)
+		bias = 2
+		basesOf(&s.restBases, s.rests[:], t, rows, units, 1)
+	case o == &panel && f.bias == 0 || o == &lanesPlain:
 	default:
 		return
 	}
-	for i := range rows {
-		basesAVX2(&s.bases[i*superUnits*columns], &t.Codes()[i*dot.TileWidth], &t.Scales()[i*dot.TileWidth/16], uint32(f.bias)*0x01010101, units)
+	basesOf(&s.bases, codes, t, rows, units, bias)
+	bases := &s.bases
+	if o == &lanesIQ1_S {
+		bases = &s.restBases
 	}
-	if o != &panel {
-		return
+	if o == &panel || o == &lanesIQ1_S {
+		for i := range rows {
+			for u := range units {
+				s.totals[columns*u+i] = total([columns]int32(bases[(i*superUnits+u)*columns:]))
+			}
+		}
 	}
+}
+
+// basesOf takes the bias off codes and makes the bases of rows.
+func basesOf(bases *[columns * superUnits * columns]int32, codes []byte, t *dot.Tile, rows, units int, bias int32) {
 	for i := range rows {
-		for u := range units {
-			s.totals[columns*u+i] = total([columns]int32(s.bases[(i*superUnits+u)*columns:]))
+		basesAVX2(&bases[i*superUnits*columns], &codes[i*dot.TileWidth], &t.Scales()[i*dot.TileWidth/16], uint32(bias)*0x01010101, units)
+	}
+}
+
+// splitEighths splits codes of IQ1 types, 8g+e+16 with g and e from -1 to 1: codes become
+// g+2, rests e+1.
+func splitEighths(codes []byte, rests *[columns * dot.TileWidth]byte, rows, units int) {
+	const each = 0x0101010101010101
+	for i := range rows {
+		from := codes[i*dot.TileWidth:][:superValues*units]
+		to := rests[i*dot.TileWidth:][:superValues*units]
+		for v := 0; v < len(from); v += 8 {
+			x := binary.LittleEndian.Uint64(from[v:]) + each // 8(g+2) + e+1
+			binary.LittleEndian.PutUint64(from[v:], x>>3&(0x1f*each))
+			binary.LittleEndian.PutUint64(to[v:], x&(7*each))
 		}
 	}
 }
 
 func finishSuper(o *order, f *superFamily, out *[columns * columns]float32, acc []float32) {
 	switch {
-	case !vectorOrder(o):
+	case !useFMA || o == &lanesIQ1_S || o == &lanesIQ1_M:
 		finishSuperScalar(o, f, out, acc)
 	case o == &lanesMins4:
 		finishMins4AVX2(&out[0], &acc[0], &f.over)
@@ -51,7 +80,7 @@ func finishSuper(o *order, f *superFamily, out *[columns * columns]float32, acc 
 // sumSuper adds n units of a tile to the sums of 8 weight rows with a group of columns.
 // The tile has been settled.
 func sumSuper(o *order, f *superFamily, acc []float32, t *dot.Tile, rows int, g superGroup, n int, s *superScratch) {
-	if !vectorOrder(o) {
+	if !useFMA {
 		o.sum(o, f, acc, t, rows, g, n)
 		return
 	}
@@ -67,6 +96,11 @@ func sumSuper(o *order, f *superFamily, acc []float32, t *dot.Tile, rows int, g 
 			} else {
 				lanesPlainAVX2(to, codes, d, scales, &s.bases[i*superUnits*columns], a, da, n)
 			}
+		case &lanesIQ1_S:
+			lanesPlainOf9AVX2(to, codes, d, scales, &s.bases[i*superUnits*columns], a, da, n)
+		case &lanesIQ1_M:
+			lanesPlainOf16AVX2(to, codes, d, scales, &s.bases[i*superUnits*columns], a, da, n)
+			lanesPlainOf16AVX2(&acc[columns*(o.acc*i+columns)], &s.rests[i*dot.TileWidth], d, scales, &s.restBases[i*superUnits*columns], a, da, n)
 		case &lanesSums:
 			lanesSumsAVX2(to, codes, d, scales, corr, sums16, a, da, n)
 		case &lanesMins8:
@@ -81,6 +115,8 @@ func sumSuper(o *order, f *superFamily, acc []float32, t *dot.Tile, rows int, g 
 		to, codes, d, m := acc[columns*o.acc*i:], &codes[i*dot.TileWidth], &d[i], &m[i]
 		scales, corr := &scales[i*dot.TileWidth/16], &corr[i*dot.TileWidth/16]
 		switch o {
+		case &lanesIQ1_S:
+			panelSignedOf9AVX2(&to[columns*columns], &s.rests[i*dot.TileWidth], d, scales, &s.totals[i], a, da, n)
 		case &lanesMins4:
 			minsMins4AVX2(&to[columns*columns], m, corr, da, sums32, n)
 		case &lanesMins1:

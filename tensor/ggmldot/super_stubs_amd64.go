@@ -14,6 +14,16 @@ func lanesPlainAVX2(acc *float32, codes *byte, d *float32, scales *uint32, bases
 //go:noescape
 func lanesWideAVX2(acc *float32, codes *byte, d *float32, scales *uint32, a *int8, da *float32, units int)
 
+// lanesPlainOf9AVX2 adds units to 8 lanes of 2 weight rows with 8 columns.
+//
+//go:noescape
+func lanesPlainOf9AVX2(acc *float32, codes *byte, d *float32, scales *uint32, bases *int32, a *int8, da *float32, units int)
+
+// lanesPlainOf16AVX2 adds units to 8 lanes of 2 weight rows with 8 columns.
+//
+//go:noescape
+func lanesPlainOf16AVX2(acc *float32, codes *byte, d *float32, scales *uint32, bases *int32, a *int8, da *float32, units int)
+
 // lanesSumsAVX2 adds units to 8 lanes of 2 weight rows with 8 columns.
 //
 //go:noescape
@@ -83,6 +93,11 @@ func panelSignedAVX2(acc *float32, codes *byte, d *float32, scales *uint32, tota
 //
 //go:noescape
 func panelWideAVX2(acc *float32, codes *byte, d *float32, scales *uint32, a *int8, da *float32, units int)
+
+// panelSignedOf9AVX2 adds units to the sums of 4 weight rows with 8 columns.
+//
+//go:noescape
+func panelSignedOf9AVX2(acc *float32, codes *byte, d *float32, scales *uint32, totals *int32, a *int8, da *float32, units int)
 
 // finishPlainAVX2 gives the products of 8 weight rows with 8 columns; over points to a factor that comes last.
 //

@@ -56,6 +56,8 @@ type laneKind struct {
 var laneKinds = []laneKind{
 	{name: "Plain", acc: 8, signed: true},
 	{name: "Wide", acc: 8, wide: true},
+	{name: "PlainOf9", acc: 9, signed: true},
+	{name: "PlainOf16", acc: 16, signed: true},
 	{name: "Sums", acc: 8, sums: true},
 	{name: "Mins8", acc: 8, mins: true},
 	{name: "Mins4", acc: 12},
@@ -386,8 +388,8 @@ func superWholes(name string, parts int) {
 
 // superFinish adds lanes up.
 func superFinish(k laneKind) {
-	if k.wide || k.sums || k.mins {
-		return // like Plain
+	if k.wide || k.sums || k.mins || k.signed && k.acc > 8 {
+		return // like Plain, or none
 	}
 	TEXT("finish"+k.name+"AVX2", NOSPLIT, "func(out, acc, over *float32)")
 	Doc("finish" + k.name + "AVX2 gives the products of 8 weight rows with 8 columns; over points to a factor that comes last.")

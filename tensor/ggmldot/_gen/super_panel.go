@@ -11,9 +11,13 @@ import (
 type panelKind struct {
 	name                 string
 	biased, signed, wide bool
+	acc                  int // vectors of sums of a row
 }
 
-var panelKinds = []panelKind{{name: "Biased", biased: true}, {name: "Signed", signed: true}, {name: "Wide", wide: true}}
+var panelKinds = []panelKind{
+	{name: "Biased", biased: true, acc: 1}, {name: "Signed", signed: true, acc: 1}, {name: "Wide", wide: true, acc: 1},
+	{name: "SignedOf9", signed: true, acc: 9},
+}
 
 // superPanel adds up all of a superblock.
 func superPanel(k panelKind) {
@@ -108,10 +112,10 @@ func superPanel(k panelKind) {
 			p, sum := YMM(), YMM()
 			VBROADCASTSS(Mem{Base: d, Disp: 4 * i}, p)
 			VMULPS(Mem{Base: da}, p, p)
-			VMOVUPS(Mem{Base: to, Disp: 32 * i}, sum)
+			VMOVUPS(Mem{Base: to, Disp: 32 * k.acc * i}, sum)
 			VCVTDQ2PS(n[i], n[i])
 			VFMADD231PS(n[i], p, sum)
-			VMOVUPS(sum, Mem{Base: to, Disp: 32 * i})
+			VMOVUPS(sum, Mem{Base: to, Disp: 32 * k.acc * i})
 		}
 		ADDQ(I32(32), d)
 		ADDQ(I32(32), da)
