@@ -2,6 +2,7 @@
 
     python make_ggmldot.py [TYPE ...]      all types, or some anew
     python make_ggmldot.py --check         the prebuilt library beside the one that setup.sh builds, nothing is written
+    python make_ggmldot.py --bench         speed of one thread, beside go test -bench Mul ./tensor/ggmldot
 
 Weights and activations are not kept: both sides make them from a seed by the rules below (package tensor/ggmldot, cases_test.go, has
 them in Go). Each type has a file of its own, a case a line.
@@ -206,12 +207,26 @@ def cases(name):
                 yield {"type": name, "width": width, "rows": rows, "columns": columns, "repacked": repacked, "profile": "hostile", "seed": seed}
 
 
+def bench(peer, names):
+    """Products of the shape of SmolLM2's, wider for superblocks, with a token and with a prompt."""
+    for name in names:
+        width, rows = (768, 1536) if TYPES[name][1] > 64 else (576, 1536)
+        for repacked in [0, 1] if name in REPACKED else [0]:
+            for columns, repeats in [(1, 100), (512, 8)]:
+                case = {"type": name, "width": width, "rows": rows, "columns": columns, "repacked": repacked, "profile": "plain", "seed": 5}
+                _, seconds = peer.product(case, repeats=repeats)
+                print(f"{name}{'_repacked' * repacked}/{columns} {2e-9 * width * rows * columns / seconds:.1f} GFLOP/s", flush=True)
+
+
 def main():
     args = sys.argv[1:]
     check = "--check" in args
-    names = [a for a in args if a != "--check"] or list(TYPES)
+    names = [a for a in args if not a.startswith("--")] or list(TYPES)
     np.seterr(over="ignore")
     ours, theirs = peers()
+    if "--bench" in args:
+        bench(ours, names)
+        return
     OUT.mkdir(exist_ok=True)
     for name in names:
         lines, different = [], 0
