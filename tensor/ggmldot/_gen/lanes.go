@@ -79,6 +79,7 @@ func lanes(name string, mins, inTurn bool, columns int) {
 	if mins {
 		k.s = pointer("s")
 	}
+	k.ones = load(pairOnes())
 	loop("times", pointer("times"), func() {
 		for first := 0; first < rowStep; first += k.rows() {
 			k.pass(first)
@@ -99,6 +100,7 @@ func lanes(name string, mins, inTurn bool, columns int) {
 type laneKernel struct {
 	mins, inTurn                 bool
 	columns                      int
+	ones                         VecVirtual
 	products, kept               Mem
 	dst, stride, q, da, s        Register
 	scales                       Register // bytes of a column's scales
@@ -128,8 +130,22 @@ func (k *laneKernel) pass(first int) {
 		zero(k.sums...)
 	}
 	if !k.inTurn {
+		// Two blocks at a time, for there are few instructions to a product.
 		zero(k.acc...)
-		loop(name, k.count, func() { k.block(1) })
+		SHRQ(U8(1), k.count)
+		JZ(LabelRef(name + "Last"))
+		loop(name, k.count, func() {
+			k.block(0)
+			k.block(1)
+			k.advance(2)
+		})
+		Label(name + "Last")
+		odd := GP64()
+		Load(Param("blocks"), odd)
+		TESTQ(U32(1), odd)
+		JZ(LabelRef(name + "Done"))
+		k.block(0)
+		Label(name + "Done")
 	} else {
 		// Blocks 0, 2, 4 ..., whose lanes are kept, and then 1, 3, 5 ...
 		for turn, which := range []string{"Even", "Odd"} {
@@ -143,7 +159,10 @@ func (k *laneKernel) pass(first int) {
 			zero(k.acc...)
 			SHRQ(U8(1), k.count)
 			JZ(LabelRef(name + which + "Done"))
-			loop(name+which, k.count, func() { k.block(2) })
+			loop(name+which, k.count, func() {
+				k.block(0)
+				k.advance(2)
+			})
 			Label(name + which + "Done")
 		}
 		for i, a := range k.acc {
@@ -203,40 +222,45 @@ func (k *laneKernel) advance(by int) {
 	}
 }
 
-// block adds a block to the accumulators and goes by blocks on.
-func (k *laneKernel) block(by int) {
-	each := func(base Register, scale uint8) []Mem {
-		return []Mem{{Base: base}, {Base: base, Index: k.scales, Scale: scale}}[:k.columns]
+// block adds the block that lies ahead by so many to the accumulators.
+func (k *laneKernel) block(ahead int) {
+	each := func(base Register, scale uint8, step int) []Mem {
+		return []Mem{{Base: base, Disp: step * ahead}, {Base: base, Index: k.scales, Scale: scale, Disp: step * ahead}}[:k.columns]
 	}
-	q, da := each(k.aq, 8), each(k.ada, 1)
+	q, da := each(k.aq, 8, rowBytes), each(k.ada, 1, 4)
 	a := ymms(k.columns)
 	for c := range a {
 		p := k.part(YMM())
 		VBROADCASTSS(da[c], p)
-		VMULPS(Mem{Base: k.d}, p, p)
+		VMULPS(Mem{Base: k.d, Disp: stepD * ahead}, p, p)
 		VMOVUPS(p, k.products.Offset(16*c))
 		VMOVDQU(q[c], a[c])
 	}
 	for i := range k.rows() {
 		w, m := YMM(), YMM()
-		VMOVDQU(Mem{Base: k.codes, Disp: rowBytes * i}, w)
-		VPABSB(w, m)
+		VMOVDQU(Mem{Base: k.codes, Disp: stepBytes*ahead + rowBytes*i}, w)
+		if !k.mins {
+			VPABSB(w, m)
+		}
 		for c := range a {
 			n, d := YMM(), YMM()
-			VPSIGNB(w, a[c], n)
-			VPMADDUBSW(n, m, n)
-			VPMADDWD(pairOnes(), n, n)
+			if k.mins { // codes are not negative
+				VPMADDUBSW(a[c], w, n)
+			} else {
+				VPSIGNB(w, a[c], n)
+				VPMADDUBSW(n, m, n)
+			}
+			VPMADDWD(k.ones, n, n)
 			VCVTDQ2PS(n, n)
 			VBROADCASTSS(k.products.Offset(4*(k.rows()*c+i)), d)
 			VFMADD231PS(d, n, k.acc[k.rows()*c+i])
 		}
 	}
 	if k.mins {
-		for c, s := range each(k.as, 1) {
+		for c, s := range each(k.as, 1, 4) {
 			v := k.part(YMM())
 			VBROADCASTSS(s, v)
-			VFMADD231PS(Mem{Base: k.d, Disp: atM}, v, k.part(k.sums[c]))
+			VFMADD231PS(Mem{Base: k.d, Disp: stepD*ahead + atM}, v, k.part(k.sums[c]))
 		}
 	}
-	k.advance(by)
 }
