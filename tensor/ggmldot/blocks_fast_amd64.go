@@ -20,16 +20,20 @@ func quantize(q []int8, d, s []float32, sums []int32, x []float32) (odd bool) {
 	return quantizeAVX2(&q[0], &d[0], &s[0], &sums[0], &x[0], n)
 }
 
-func spread(codes []int8, src []byte, bias int8, blocks int, mags bool) {
+func spread(p *int8Rows, u, blocks int, bias int8, second form) {
 	if !useFMA {
-		spreadScalar(codes, src, bias, blocks, mags)
+		spreadScalar(p, u, blocks, bias, second)
 		return
 	}
-	_ = codes[stepCodes*blocks-1]
-	if mags {
-		spreadSignedAVX2(&codes[0], &src[0], uint32(bias), blocks)
-	} else {
-		spreadBiasedAVX2(&codes[0], &src[0], uint32(bias), blocks)
+	codes, scales := p.codes[stepCodes*u:][:stepCodes*blocks], p.scales[stepScales*u:][:stepScales*blocks]
+	src, d, m := &p.tile.Codes()[0], &p.tile.D()[0], &p.tile.M()[0]
+	switch second {
+	case mags:
+		spreadMagsAVX2(&codes[0], &scales[0], src, d, m, uint32(bias), blocks)
+	case biased:
+		spreadBiasedAVX2(&codes[0], &scales[0], src, d, m, uint32(bias), blocks)
+	default:
+		spreadPlainAVX2(&codes[0], &scales[0], src, d, m, uint32(bias), blocks)
 	}
 }
 

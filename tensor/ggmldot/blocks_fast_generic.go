@@ -8,8 +8,8 @@ func quantize(q []int8, d, s []float32, sums []int32, x []float32) bool {
 	return quantizeScalar(q, d, s, sums, x)
 }
 
-func spread(codes []int8, src []byte, bias int8, blocks int, mags bool) {
-	spreadScalar(codes, src, bias, blocks, mags)
+func spread(p *int8Rows, u, blocks int, bias int8, second form) {
+	spreadScalar(p, u, blocks, bias, second)
 }
 
 func mulLanes(dst []float32, stride, n int, b *Batch, p *int8Rows, how adding) {

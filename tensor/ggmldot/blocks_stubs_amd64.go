@@ -7,15 +7,20 @@ package ggmldot
 // hasF16C reports CPUID.1:ECX bit 29.
 func hasF16C() bool
 
-// spreadBiasedAVX2 is spreadScalar for blocks of 8 rows.
+// spreadPlainAVX2 is spreadScalar.
 //
 //go:noescape
-func spreadBiasedAVX2(codes *int8, src *byte, bias uint32, blocks int)
+func spreadPlainAVX2(codes *int8, scales *float32, src *byte, d *float32, m *float32, bias uint32, blocks int)
 
-// spreadSignedAVX2 is spreadScalar for blocks of 8 rows.
+// spreadMagsAVX2 is spreadScalar.
 //
 //go:noescape
-func spreadSignedAVX2(codes *int8, src *byte, bias uint32, blocks int)
+func spreadMagsAVX2(codes *int8, scales *float32, src *byte, d *float32, m *float32, bias uint32, blocks int)
+
+// spreadBiasedAVX2 is spreadScalar.
+//
+//go:noescape
+func spreadBiasedAVX2(codes *int8, scales *float32, src *byte, d *float32, m *float32, bias uint32, blocks int)
 
 // lanesAllOneAVX2 is mulLanesScalar for 8 rows and single columns.
 //

@@ -36,14 +36,30 @@ const rowStep = dot.Step
 
 // int8Rows are rowStep unpacked rows of weights, block by block:
 //
-//	codes   32 codes of row 0, of row 1, ... row 7, then a second form of them:
-//	        their magnitudes, or codes with the bias that some types have, which are not negative
+//	codes   32 codes of row 0, of row 1, ... row 7, then room for a second form of them
 //	d       scales d of rows 0-7, then m
 type int8Rows struct {
 	tile   dot.Tile
 	codes  []int8
 	scales []float32
 	out    []float32 // results that do not fit where they go
+}
+
+// form is the second form of codes.
+type form uint8
+
+const (
+	none   form = iota
+	mags        // magnitudes
+	biased      // with the bias that some types have: not negative
+)
+
+// secondForm is what kernels without lanes take of codes with a bias or without.
+func secondForm(bias int8) form {
+	if bias == 0 {
+		return mags
+	}
+	return biased
 }
 
 // stepCodes and stepScales are how far blocks lie apart.
@@ -85,13 +101,13 @@ func lanesPath(f Format, bias int8, one, more adding, repacks bool) family {
 		if b.rows == 1 {
 			how = one
 		}
-		k.eachRows(w, s, bias, true, func(r, n int) {
+		k.eachRows(w, s, bias, none, func(r, n int) {
 			mulLanes(dst[r:], stride, n, b, &s.int8Rows, how)
 		})
 	}
 	packed := &path{format: Q8_0x8}
 	packed.mul = func(k *Kernel, dst []float32, stride int, w []byte, b *Batch, s *Scratch) {
-		k.eachRows(w, s, bias, bias == 0, func(r, n int) {
+		k.eachRows(w, s, bias, secondForm(bias), func(r, n int) {
 			mulBlocks(dst[r:], stride, n, b, &s.int8Rows, bias)
 		})
 	}
@@ -106,9 +122,8 @@ func lanesPath(f Format, bias int8, one, more adding, repacks bool) family {
 	}
 }
 
-// eachRows unpacks rows, rowStep at a time, and calls do with the first and their
-// number. mags says that the second form of codes is their magnitudes.
-func (k *Kernel) eachRows(w []byte, s *Scratch, bias int8, mags bool, do func(r, n int)) {
+// eachRows unpacks rows, rowStep at a time, and calls do with the first and their number.
+func (k *Kernel) eachRows(w []byte, s *Scratch, bias int8, second form, do func(r, n int)) {
 	p := &s.int8Rows
 	blocks, perBlock, blockBytes := k.width/32, int(k.typ.BlockValues())/32, int(k.typ.BlockBytes())
 	if len(p.codes) < stepCodes*blocks {
@@ -119,30 +134,32 @@ func (k *Kernel) eachRows(w []byte, s *Scratch, bias int8, mags bool, do func(r,
 		for u := 0; u < blocks; u += dot.TileWidth / 32 {
 			count := min(blocks-u, dot.TileWidth/32)
 			p.tile.Unpack(k.typ, n, count/perBlock, w[r*k.rowBytes+u/perBlock*blockBytes:], k.rowBytes)
-			spread(p.codes[stepCodes*u:], p.tile.Codes(), bias, count, mags)
-			to, d, m := p.scales[stepScales*u:], p.tile.D(), p.tile.M()
-			for x := range count {
-				*(*[rowStep]float32)(to[stepScales*x:]) = [rowStep]float32(d[rowStep*x:])
-				*(*[rowStep]float32)(to[stepScales*x+rowStep:]) = [rowStep]float32(m[rowStep*x:])
-			}
+			spread(p, u, count, bias, second)
 		}
 		do(r, n)
 	}
 }
 
-// spreadScalar brings blocks of unpacked rows into the order of int8Rows.
-func spreadScalar(codes []int8, src []byte, bias int8, blocks int, mags bool) {
-	for u := range blocks {
+// spreadScalar brings blocks of the tile to their places from block u on.
+func spreadScalar(p *int8Rows, u, blocks int, bias int8, second form) {
+	d, m := p.tile.D(), p.tile.M()
+	for x := range blocks {
 		for i := range rowStep {
-			from := src[i*dot.TileWidth+32*u:][:32]
-			first, second := codes[stepCodes*u+32*i:][:32], codes[stepCodes*u+32*(rowStep+i):][:32]
-			for x, q := range from {
+			from := p.tile.Codes()[i*dot.TileWidth+32*x:][:32]
+			codes := p.codes[stepCodes*(u+x)+32*i:]
+			for j, q := range from {
 				v := int8(q) - bias
-				first[x], second[x] = v, int8(q)
-				if mags && v < 0 {
-					second[x] = -v
+				codes[j] = v
+				switch {
+				case second == biased:
+					v = int8(q)
+				case v < 0:
+					v = -v
 				}
+				codes[32*rowStep+j] = v
 			}
+			at := stepScales*(u+x) + i
+			p.scales[at], p.scales[at+rowStep] = d[rowStep*x+i], m[rowStep*x+i]
 		}
 	}
 }

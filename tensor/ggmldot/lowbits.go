@@ -20,7 +20,7 @@ import "quern/internal/fma"
 func lowPath(f Format, bias int8, mul func(dst []float32, stride, n int, b *Batch, p *int8Rows)) family {
 	plain := &path{format: f}
 	plain.mul = func(k *Kernel, dst []float32, stride int, w []byte, b *Batch, s *Scratch) {
-		k.eachRows(w, s, bias, bias == 0, func(r, n int) { mul(dst[r:], stride, n, b, &s.int8Rows) })
+		k.eachRows(w, s, bias, secondForm(bias), func(r, n int) { mul(dst[r:], stride, n, b, &s.int8Rows) })
 	}
 	return func(_, _ int, repacked bool) *path {
 		if repacked {

@@ -9,8 +9,9 @@ import (
 // blocks32 are the kernels of types with blocks of 32 and of floats.
 func blocks32() {
 	cpuid()
-	spread(false)
-	spread(true)
+	spread("Plain")
+	spread("Mags")
+	spread("Biased")
 	for columns := 1; columns <= 2; columns++ {
 		lanes("All", false, false, columns)
 		lanes("Mins", true, false, columns)

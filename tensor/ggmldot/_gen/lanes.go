@@ -17,17 +17,14 @@ const (
 	atM       = rowStep * 4
 )
 
-// spread brings rows of unpacked codes, tileWidth apart, into the order that kernels take.
-func spread(mags bool) {
+// spread brings rows of unpacked codes, tileWidth apart, and scales into the order that
+// kernels take, with a second form of the codes or without.
+func spread(second string) {
 	const tileWidth = 2048
-	name := "spreadBiased"
-	if mags {
-		name = "spreadSigned"
-	}
-	TEXT(name+"AVX2", NOSPLIT, "func(codes *int8, src *byte, bias uint32, blocks int)")
-	Doc(name + "AVX2 is spreadScalar for blocks of 8 rows.")
+	TEXT("spread"+second+"AVX2", NOSPLIT, "func(codes *int8, scales *float32, src *byte, d, m *float32, bias uint32, blocks int)")
+	Doc("spread" + second + "AVX2 is spreadScalar.")
 	Pragma("noescape")
-	codes, src, blocks := pointer("codes"), pointer("src"), pointer("blocks")
+	codes, scales, src, d, m, blocks := pointer("codes"), pointer("scales"), pointer("src"), pointer("d"), pointer("m"), pointer("blocks")
 	b := GP32()
 	Load(Param("bias"), b)
 	bias := YMM()
@@ -35,17 +32,28 @@ func spread(mags bool) {
 	VPBROADCASTB(bias.AsX(), bias)
 	loop("loop", blocks, func() {
 		for i := range rowStep {
-			v, second := YMM(), YMM()
-			VMOVDQU(Mem{Base: src, Disp: tileWidth * i}, second)
-			VPSUBB(bias, second, v)
-			if mags {
-				VPABSB(v, second)
-			}
+			raw, v := YMM(), YMM()
+			VMOVDQU(Mem{Base: src, Disp: tileWidth * i}, raw)
+			VPSUBB(bias, raw, v)
 			VMOVDQU(v, Mem{Base: codes, Disp: rowBytes * i})
-			VMOVDQU(second, Mem{Base: codes, Disp: halfBytes + rowBytes*i})
+			to := Mem{Base: codes, Disp: halfBytes + rowBytes*i}
+			switch second {
+			case "Mags":
+				VPABSB(v, v)
+				VMOVDQU(v, to)
+			case "Biased":
+				VMOVDQU(raw, to)
+			}
+		}
+		for i, from := range []Register{d, m} {
+			v := YMM()
+			VMOVUPS(Mem{Base: from}, v)
+			VMOVUPS(v, Mem{Base: scales, Disp: atM * i})
+			ADDQ(I32(rowStep*4), from)
 		}
 		ADDQ(I32(rowBytes), src)
 		ADDQ(I32(stepBytes), codes)
+		ADDQ(I32(stepD), scales)
 	})
 	VZEROUPPER()
 	RET()
