@@ -42,6 +42,9 @@ type Options struct {
 	// its tokens fit the rows: for models that are run by ids. What comes out is
 	// no file that others would read.
 	WithoutTokenizer bool
+	// ForRuntime lets pass what GGUF has no place for, where the runtime reads it in
+	// the config itself. What comes out is no file that others would read right.
+	ForRuntime bool
 }
 
 // MTP says which layers of a model with multi-token prediction are converted: all
@@ -218,12 +221,15 @@ func metadata(ctx context.Context, g, m *model.Model, d *model.Dims, vocab *toke
 		gen.sizeLabel = label
 	}
 	g.Meta = gguf.NewMetadata()
-	w := &paramWriter{kvWriter: kvWriter{meta: g.Meta}, c: m.Config, d: d, arch: string(d.Family)}
+	w := &paramWriter{kvWriter: kvWriter{meta: g.Meta}, c: m.Config, d: d, arch: string(d.Family), runtime: opt.ForRuntime}
 	g.Meta.Set("general.architecture", gguf.Scalar(w.arch))
 	g.Meta.Set("general.type", gguf.Scalar("model"))
 	gen.write(&w.kvWriter)
 	notes = append(notes, w.base(out.fileType)...)
 	w.family(ctx, m)
+	if !opt.ForRuntime {
+		notes = append(notes, w.lost()...)
+	}
 	if w.err != nil {
 		return nil, w.err
 	}

@@ -22,6 +22,8 @@ type paramWriter struct {
 	c    *model.Config
 	d    *model.Dims
 	arch string
+	// runtime lets settings pass that have no place in GGUF.
+	runtime bool
 }
 
 func (w *paramWriter) key(name string) string { return w.arch + "." + name }
@@ -143,7 +145,7 @@ func (w *paramWriter) rope() []model.Note {
 
 func (w *paramWriter) yarn(r *model.Rope, factor float64) {
 	for _, k := range r.Params.Keys() {
-		if !slices.Contains(yarnKeys, k) {
+		if !slices.Contains(yarnKeys, k) && !(w.runtime && slices.Contains([]string{"mscale", "mscale_all_dim"}, k)) {
 			w.keep(fmt.Errorf("%s: %w: YaRN parameter %s has no place in GGUF; those carried over are %s", w.c.File(), model.ErrConfig, k, strings.Join(yarnKeys[2:9], ", ")))
 			return
 		}

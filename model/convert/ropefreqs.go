@@ -11,9 +11,9 @@ import (
 	"quern/tensor"
 )
 
-// ropeFreqs makes the factors that slow down the low frequencies of a Llama 3
-// model, one for each pair of values of a head. It gives nil for models without
-// such scaling.
+// RopeFactors gives the factors of llama3 scaling, which slow down low frequencies:
+// one for each pair of the dims values of a head that are turned. It gives nil for
+// models without such scaling; errors wrap model.ErrConfig.
 //
 // With wavelen the number of positions after which a pair comes round:
 //
@@ -23,7 +23,7 @@ import (
 //
 // Every step is one float32 operation, in the order in which PyTorch does it: a
 // number divided by a tensor is the tensor's reciprocal times the number.
-func ropeFreqs(c *model.Config, d *model.Dims) (*item, error) {
+func RopeFactors(c *model.Config, dims int) ([]float32, error) {
 	r, err := c.Rope()
 	if err != nil {
 		return nil, err
@@ -53,19 +53,31 @@ func ropeFreqs(c *model.Config, d *model.Dims) (*item, error) {
 		return nil, fmt.Errorf("%s: %w: llama3 rope scaling needs positive numbers: rope_theta %g, factor %g, low_freq_factor %g, high_freq_factor %g, original_max_position_embeddings %g",
 			c.File(), model.ErrConfig, base, factor, low, high, ctx)
 	}
-	exps := make([]float32, (d.HeadDim+1)/2)
+	exps := make([]float32, (dims+1)/2)
 	for i := range exps {
-		exps[i] = float32(2*i) / float32(d.HeadDim)
+		exps[i] = float32(2*i) / float32(dims)
 	}
-	out := make([]byte, 0, 4*len(exps))
-	for _, p := range powers(float32(base), exps) {
-		f := llama3Factor(1/p, factor, low, high, ctx)
+	out := powers(float32(base), exps)
+	for i, p := range out {
+		out[i] = llama3Factor(1/p, factor, low, high, ctx)
+	}
+	return out, nil
+}
+
+// ropeFreqs makes a tensor of these factors, nil for models without.
+func ropeFreqs(c *model.Config, d *model.Dims) (*item, error) {
+	factors, err := RopeFactors(c, int(d.HeadDim))
+	if factors == nil || err != nil {
+		return nil, err
+	}
+	out := make([]byte, 0, 4*len(factors))
+	for _, f := range factors {
 		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(f))
 	}
 	t := &tensor.Tensor{
-		Name: "rope_scaling", Type: tensor.F32, Shape: tensor.Shape{int64(len(exps))},
+		Name: "rope_scaling", Type: tensor.F32, Shape: tensor.Shape{int64(len(factors))},
 		Src: tensor.SourceFunc(func(_ context.Context, dst []byte, _, _ int64) error { copy(dst, out); return nil }),
-		Key: tensor.Derive("convert/rope-freqs.v1", fmt.Sprintf("theta %g factor %g low %g high %g context %g dim %d", base, factor, low, high, ctx, d.HeadDim)),
+		Key: tensor.Derive("convert/rope-freqs.v2", fmt.Sprintf("%x", out)),
 	}
 	return &item{model.ID{Role: model.RopeFreqs, Layer: -1, Expert: -1, Suffix: ".weight"}, t, tensor.F32, "made from the config's rope scaling", ""}, nil
 }

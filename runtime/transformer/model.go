@@ -42,11 +42,15 @@ var _ infer.Model = (*Model)(nil)
 
 // FromGGUF makes a model of one in GGUF form. Weights are read as they are used,
 // in place where their blob can give its bytes.
-func FromGGUF(ctx context.Context, g *model.Model) (*Model, error) {
+func FromGGUF(ctx context.Context, g *model.Model) (*Model, error) { return fromGGUF(ctx, g, nil) }
+
+// fromGGUF also goes by the config of the checkpoint that g was made of; nil for
+// none.
+func fromGGUF(ctx context.Context, g *model.Model, c *model.Config) (*Model, error) {
 	if g.Form != model.GGUF {
 		return nil, fmt.Errorf("%w: %s is in %s form", model.ErrForm, g.Name, g.Form)
 	}
-	p, err := fromMeta(ctx, g)
+	p, err := fromMeta(ctx, g, c)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", g.Name, err)
 	}
@@ -73,11 +77,11 @@ func FromGGUF(ctx context.Context, g *model.Model) (*Model, error) {
 	return m, nil
 }
 
-// FromHF makes a model of a Hugging Face folder. It is run as what it converts
-// to, in float32; a folder whose tokenizer is missing, or does not fit, runs by
-// ids.
+// FromHF makes a model of a Hugging Face folder. It is run as transformers runs
+// it: as what it converts to, in float32, and as its config says where GGUF has no
+// place for that. A folder whose tokenizer is missing, or does not fit, runs by ids.
 func FromHF(ctx context.Context, h *model.Model) (*Model, error) {
-	opt := convert.Options{OutType: "f32"}
+	opt := convert.Options{OutType: "f32", ForRuntime: true}
 	g, tokErr := convert.ToGGUF(ctx, h, opt)
 	if tokErr != nil {
 		opt.WithoutTokenizer = true
@@ -86,11 +90,7 @@ func FromHF(ctx context.Context, h *model.Model) (*Model, error) {
 			return nil, err
 		}
 	}
-	g, err := withLongrope(g, h.Config)
-	if err != nil {
-		return nil, err
-	}
-	m, err := FromGGUF(ctx, g)
+	m, err := fromGGUF(ctx, g, h.Config)
 	if err == nil && tokErr != nil {
 		m.noTok = fmt.Errorf("%s: %w: %w", h.Name, infer.ErrNoTokenizer, tokErr)
 	}

@@ -35,6 +35,7 @@ type params struct {
 	// long and short are the factors of longrope, for contexts above and up to
 	// global.original.
 	long, short []float32
+	dynamic     float64 // factor of dynamic scaling of the base; 0 for none
 
 	embedScale  float32 // of the embedding
 	attnScale   float32 // of query times key
@@ -117,8 +118,9 @@ func (k *keys) text(key, def string) string {
 	return s
 }
 
-// fromMeta reads the settings of a GGUF file, with llama.cpp's defaults.
-func fromMeta(ctx context.Context, m *model.Model) (*params, error) {
+// fromMeta reads the settings of a GGUF file, with llama.cpp's defaults, and what
+// the config of the checkpoint adds that it was made of; nil for a file.
+func fromMeta(ctx context.Context, m *model.Model, c *model.Config) (*params, error) {
 	arch, err := m.Meta.Text("general.architecture")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", infer.ErrModel, err)
@@ -154,10 +156,16 @@ func fromMeta(ctx context.Context, m *model.Model) (*params, error) {
 	if k.err != nil {
 		return nil, k.err
 	}
+	if err := p.check(m); err != nil {
+		return nil, err
+	}
 	if err := p.ropeTensors(ctx, m); err != nil {
 		return nil, err
 	}
-	return p, p.check(m)
+	if c != nil {
+		return p, p.fromConfig(c)
+	}
+	return p, p.longropeTensors(ctx, m)
 }
 
 func (p *params) moe(k *keys) {
@@ -204,37 +212,29 @@ func (p *params) rope(k *keys, d *model.Dims) {
 	default:
 		k.keep(fmt.Errorf("%w: rope.scaling.type %q; none, linear, yarn and longrope are known", infer.ErrUnsupported, kind))
 	}
-	if k.has("rope.scaling.yarn_ext_factor") {
-		if e := k.float("rope.scaling.yarn_ext_factor", 0); e >= 0 {
-			r.ext = e
-		}
-	}
-	r.betaFast = k.float("rope.scaling.yarn_beta_fast", 32)
-	r.betaSlow = k.float("rope.scaling.yarn_beta_slow", 1)
 	r.attn = p.yarnMagnitude(k, r)
 	p.global = r
 }
 
 // yarnMagnitude is llama.cpp's rule for the factor of sines and cosines. With
 // YaRN it is chosen such that what newRope multiplies by comes to
-// 1 + ln(factor)/10, or to the quotient that yarn_log_multiplier asks for.
+// 1 + ln(factor)/10. The keys yarn_ext_factor, yarn_attn_factor, yarn_beta_fast,
+// yarn_beta_slow and yarn_log_multiplier are read for none of the architectures here.
 func (p *params) yarnMagnitude(k *keys, r *ropeParams) float64 {
-	attn := k.float("rope.scaling.yarn_attn_factor", 1)
+	attn := 1.0
 	if r.ext != 0 {
 		factor := 1 / r.scale
-		of := func(m float64) float64 {
-			if factor <= 1 {
-				return 1
-			}
-			return float64(float64(0.1*m)*num.Log64(factor)) + 1
-		}
-		attn = of(1)
-		if m := k.float("rope.scaling.yarn_log_multiplier", 0); m != 0 {
-			attn = of(1) / of(m)
-		}
-		attn /= 1 + float64(0.1*num.Log64(factor))
+		attn = yarnOf(1, factor) / (1 + float64(0.1*num.Log64(factor)))
 	}
 	return float64(attn * k.float("rope.scaling.attn_factor", 1))
+}
+
+// yarnOf is 1 + m ln(factor)/10, 1 where nothing is stretched.
+func yarnOf(m, factor float64) float64 {
+	if factor <= 1 {
+		return 1
+	}
+	return float64(float64(0.1*m)*num.Log64(factor)) + 1
 }
 
 // family sets what an architecture has of its own.
@@ -295,29 +295,32 @@ func (p *params) family(k *keys) {
 	}
 }
 
-// ropeTensors reads the factors that files keep as tensors.
-func (p *params) ropeTensors(ctx context.Context, m *model.Model) error {
-	read := func(name string) ([]float32, error) {
-		t := m.Tensor(name)
-		if t == nil {
-			return nil, nil
-		}
-		return readVector(ctx, t, p.global.dims/2)
-	}
-	var err error
+// ropeTensors reads the factors of llama3 scaling, which files keep as a tensor.
+func (p *params) ropeTensors(ctx context.Context, m *model.Model) (err error) {
 	if p.arch != "gemma3" && p.arch != "gemma2" {
-		if p.global.factors, err = read("rope_freqs.weight"); err != nil {
-			return err
-		}
+		p.global.factors, err = p.factors(ctx, m, "rope_freqs.weight")
 	}
-	kind, _ := m.Meta.Text(p.arch + ".rope.scaling.type")
-	if kind != "longrope" {
+	return err
+}
+
+// factors reads a tensor of a number for each pair of values; nil if there is none.
+func (p *params) factors(ctx context.Context, m *model.Model, name string) ([]float32, error) {
+	t := m.Tensor(name)
+	if t == nil {
+		return nil, nil
+	}
+	return readVector(ctx, t, p.global.dims/2)
+}
+
+// longropeTensors reads the factors of longrope scaling.
+func (p *params) longropeTensors(ctx context.Context, m *model.Model) (err error) {
+	if kind, _ := m.Meta.Text(p.arch + ".rope.scaling.type"); kind != "longrope" {
 		return nil
 	}
-	if p.long, err = read("rope_factors_long.weight"); err != nil {
+	if p.long, err = p.factors(ctx, m, "rope_factors_long.weight"); err != nil {
 		return err
 	}
-	if p.short, err = read("rope_factors_short.weight"); err != nil {
+	if p.short, err = p.factors(ctx, m, "rope_factors_short.weight"); err != nil {
 		return err
 	}
 	if p.long == nil || p.short == nil {

@@ -22,7 +22,26 @@ type ropeParams struct {
 	ext                float64
 	attn               float64 // factor of both sine and cosine
 	betaFast, betaSlow float64
-	original           int // context before YaRN
+	fractional         bool // the ends of the mix are not rounded to whole pairs
+	original           int  // context before YaRN
+}
+
+// ropeFor is how a text that has room for context tokens is turned: longrope has
+// two lists of factors, for texts beyond the original context and others, and
+// dynamic scaling raises the base as far as the text goes beyond the model's.
+func (p *params) ropeFor(context int) ropeParams {
+	g := *p.global
+	if p.long != nil {
+		g.factors = p.short
+		if context > g.original {
+			g.factors = p.long
+		}
+	}
+	if f := p.dynamic; f > 0 && context > p.context && p.context > 0 && g.dims > 2 {
+		beyond := float64(f*float64(context))/float64(p.context) - (f - 1)
+		g.base = float64(g.base * num.Pow64(beyond, float64(g.dims)/float64(g.dims-2)))
+	}
+	return g
 }
 
 // rope holds what does not depend on the position.
@@ -42,7 +61,7 @@ type rope struct {
 //	angle = position * f * (scale*(1-mix) + mix)          YaRN
 //	mix   = ext * (1 - clamp((j-low)/max(0.001, high-low), 0, 1))
 //	low, high = dims*ln(original/(2 pi beta)) / (2 ln base) for beta fast, slow,
-//	            rounded down and up, kept in 0 to dims-1
+//	            rounded down and up unless fractional, kept in 0 to dims-1
 //
 // YaRN also multiplies sines and cosines by 1 + ln(1/scale)/10, which llama.cpp
 // divides attn by when the model sets it.
@@ -64,7 +83,9 @@ func newRope(p ropeParams) (*rope, error) {
 			const twoPi = 6.283185307179586476925286766559
 			return float64(p.dims) * num.Log64(float64(p.original)/float64(beta*twoPi)) / (2 * num.Log64(p.base))
 		}
-		low, high = floor(at(p.betaFast)), -floor(-at(p.betaSlow))
+		if low, high = at(p.betaFast), at(p.betaSlow); !p.fractional {
+			low, high = floor(low), -floor(-high)
+		}
 		if low < 0 {
 			low = 0
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"quern/model"
 	infer "quern/runtime"
 )
 
@@ -70,20 +71,20 @@ func TestYaRN(t *testing.T) {
 	}
 }
 
-// TestYaRNMagnitude is case 54 of docs/pitfalls.md: one rule for all, that of
-// llama.cpp. What is left at the end is what sines and cosines are multiplied by.
+// TestYaRNMagnitude is case 54 of docs/pitfalls.md: one rule for files, that of
+// llama.cpp, whatever keys a file has that are for other architectures, and one for
+// checkpoints, that of transformers. What is left at the end is what sines and cosines
+// are multiplied by.
 func TestYaRNMagnitude(t *testing.T) {
-	m := 1 + 0.1*math.Log(40)
+	m := func(x float64) float64 { return 1 + 0.1*x*math.Log(40) }
 	for _, c := range []struct {
 		name string
 		kv   map[string]any
 		want float64
 	}{
-		{"by the factor", map[string]any{"factor": 40.0}, m},
-		{"attn factor is that of the converter", map[string]any{"factor": 40.0, "yarn_attn_factor": 0.5}, m},
-		{"a quotient", map[string]any{"factor": 40.0, "yarn_log_multiplier": 0.707}, m / (1 + 0.0707*math.Log(40))},
-		{"one more factor", map[string]any{"factor": 40.0, "attn_factor": 1.25}, 1.25 * m},
-		{"no mixing", map[string]any{"factor": 40.0, "yarn_ext_factor": 0.0, "yarn_attn_factor": 0.5}, 0.5},
+		{"by the factor", map[string]any{"factor": 40.0}, m(1)},
+		{"keys of other architectures", map[string]any{"factor": 40.0, "yarn_attn_factor": 0.5, "yarn_log_multiplier": 0.707, "yarn_ext_factor": 0.0, "yarn_beta_fast": 4.0}, m(1)},
+		{"one more factor", map[string]any{"factor": 40.0, "attn_factor": 1.25}, 1.25 * m(1)},
 		{"no scaling", map[string]any{"factor": 1.0}, 1},
 	} {
 		k := keysOf(c.kv)
@@ -92,9 +93,45 @@ func TestYaRNMagnitude(t *testing.T) {
 		if k.err != nil {
 			t.Fatal(k.err)
 		}
-		r := angles(t, *p.global)
-		if !near(r.mag, c.want, 1e-6) {
+		if r := angles(t, *p.global); !near(r.mag, c.want, 1e-6) {
 			t.Errorf("%s: %g, want %g", c.name, r.mag, c.want)
+		}
+		if p.global.betaFast != 32 || p.global.betaSlow != 1 || p.global.ext != 1 {
+			t.Errorf("%s: %+v", c.name, *p.global)
+		}
+	}
+	for config, want := range map[string]float64{
+		`"factor": 40`:                                           m(1),
+		`"factor": 40, "mscale": 0.707`:                          m(1),
+		`"factor": 40, "mscale_all_dim": 0.707`:                  m(1),
+		`"factor": 40, "mscale": 0.707, "mscale_all_dim": 0.707`: 1,
+		`"factor": 40, "mscale": 1.0, "mscale_all_dim": 0.707`:   m(1) / m(0.707),
+		`"factor": 40, "mscale": 1.5, "mscale_all_dim": 0.5`:     m(1.5) / m(0.5),
+		`"factor": 40, "mscale": 0, "mscale_all_dim": 0.707`:     m(1),
+		`"factor": 40, "attention_factor": 0.5, "mscale": 1.0`:   0.5,
+		`"factor": 1.0, "mscale": 1.0, "mscale_all_dim": 0.5`:    1,
+		`"factor": 40, "attention_factor": null, "beta_fast": 4`: m(1),
+	} {
+		c, err := model.ParseConfig("config.json", []byte(`{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu",
+			"rope_scaling": {"rope_type": "yarn", "original_max_position_embeddings": 64, `+config+`}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := c.Rope()
+		if err != nil {
+			t.Fatal(err)
+		}
+		factor, _, err := r.Float("factor")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &params{arch: "llama", headDim: 64, context: 4096}
+		p.rope(keysOf(map[string]any{"factor": factor}), dimsOf(10000))
+		if err := p.fromConfig(c); err != nil {
+			t.Fatal(err)
+		}
+		if r := angles(t, *p.global); !near(r.mag, want, 1e-6) {
+			t.Errorf("%s: %g, want %g", config, r.mag, want)
 		}
 	}
 }

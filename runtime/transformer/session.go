@@ -93,15 +93,8 @@ func (m *Model) NewSession(opt infer.SessionOptions) (infer.Session, error) {
 	for range m.p.layers {
 		s.caches = append(s.caches, newCache(s.act == infer.Q8, m.p.kvHeads, m.p.headDim, s.context))
 	}
-	g := *m.p.global
-	if m.p.long != nil {
-		g.factors = m.p.short
-		if s.context > g.original {
-			g.factors = m.p.long
-		}
-	}
 	var err error
-	if s.global, err = newRope(g); err != nil {
+	if s.global, err = newRope(m.p.ropeFor(s.context)); err != nil {
 		return nil, err
 	}
 	s.local = s.global

@@ -26,7 +26,7 @@ func (r *routes) Route(x infer.Routing) error {
 // the bit, and the router's choices are in the file's numbers.
 func TestOrderByUseGivesTheSameLogits(t *testing.T) {
 	for _, name := range []string{"stories-moe", "tiny-mixtral", "tiny-qwen3moe", "tiny-bailingmoe2"} {
-		h, err := model.LoadHF(t.Context(), scaled(t, name, nil), model.HFOptions{})
+		h, err := model.LoadHF(t.Context(), scaled(t, name, nil, 0), model.HFOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
