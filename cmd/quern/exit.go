@@ -11,6 +11,10 @@ import (
 	"quern/internal/atomicfile"
 	"quern/pipeline"
 	"quern/recipes"
+	infer "quern/runtime"
+	"quern/runtime/generate"
+	"quern/runtime/importance"
+	"quern/runtime/score"
 )
 
 // The exit codes; every command's help names them.
@@ -53,10 +57,11 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// isUsage finds what the user has to change: the command line, the recipe, or a
-// name or folder that one of them gives.
+// isUsage finds what the user has to change: the command line, the recipe, a name or
+// folder that one of them gives, or a text that does not fit the wish.
 func isUsage(err error) bool {
 	for _, target := range []error{
+		infer.ErrToken, infer.ErrContext, infer.ErrNoTokenizer, generate.ErrShort, score.ErrShort, importance.ErrShort,
 		errUsage, recipes.ErrRecipe, pipeline.ErrRecipe, pipeline.ErrSameFile, pipeline.ErrOutput,
 		sink.ErrSyntax, sink.ErrTooLarge, sink.ErrFolder, artifacts.ErrName, artifacts.ErrAmbiguous, artifacts.ErrNotStore, atomicfile.ErrNotRegular,
 	} {

@@ -83,7 +83,7 @@ func runHeads(c *cli.Context) (err error) {
 		return fmt.Errorf("%s: %w: a %s model has no heads; Needle models have", modelName(path), infer.ErrUnsupported, m.Info().Architecture)
 	}
 	tok, tokErr := m.Tokenizer()
-	_, ids, err := promptOf(c, tok, tokErr)
+	_, ids, err := promptOf(c, m.Info().Vocab, tok, tokErr)
 	if err != nil {
 		return err
 	}

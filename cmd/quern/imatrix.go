@@ -53,6 +53,9 @@ func runImatrix(c *cli.Context) (err error) {
 	case c.Int("chunks") < 0:
 		return usagef("--chunks %d: a number of chunks, or 0", c.Int("chunks"))
 	}
+	if err := refuseInput(c, out); err != nil {
+		return err
+	}
 	o, err := openOverText(c)
 	if err != nil {
 		return err
@@ -64,13 +67,10 @@ func runImatrix(c *cli.Context) (err error) {
 		o.rep.Event(pipeline.Event{Kind: pipeline.EventPhase, Message: fmt.Sprintf("chunk %d of %d", done, total)})
 	}
 	x, err := importance.Compute(c.Context, o.model, o.text, opt)
-	if errors.Is(err, importance.ErrShort) {
-		return usagef("%v", err)
-	}
 	if err != nil {
 		return err
 	}
-	if err := writeOutput(c, out, o.path, func(w io.Writer) error { return x.Write(c.Context, w) }); err != nil {
+	if err := writeOutput(c, out, func(w io.Writer) error { return x.Write(c.Context, w) }); err != nil {
 		return err
 	}
 	doc := imatrixDoc{modelName(o.path), out, len(x.Entries), x.Chunks, x.ChunkSize, x.Unseen()}

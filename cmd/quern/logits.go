@@ -88,14 +88,18 @@ func runLogits(c *cli.Context) (err error) {
 	var ids []int32
 	if c.IsSet("tokens") {
 		ids, err = parseIDs("tokens", c.String("tokens"))
+		if err == nil {
+			err = checkIDs("tokens", ids, m.Info().Vocab)
+		}
 	} else {
-		_, ids, err = promptOf(c, tok, tokErr)
+		_, ids, err = promptOf(c, m.Info().Vocab, tok, tokErr)
 	}
 	if err != nil {
 		return err
 	}
 	if opt.Context == 0 {
-		opt.Context = max(m.Info().Context, len(ids))
+		// What depends on the context goes by the text, see docs/runtime.md.
+		opt.Context = len(ids)
 	}
 	s, err := newSession(c, m, path, opt)
 	if err != nil {
@@ -106,7 +110,7 @@ func runLogits(c *cli.Context) (err error) {
 	if out == "" {
 		err = e.eval(io.Discard)
 	} else {
-		err = writeOutput(c, out, path, e.file)
+		err = writeOutput(c, out, e.file)
 	}
 	if err != nil {
 		return err

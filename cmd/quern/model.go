@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -127,21 +126,38 @@ func (o *overText) close() error {
 	return o.model.Close()
 }
 
-// parseIDs reads token ids between commas or spaces.
+// parseIDs reads token ids between commas or white space. Nothing between two commas
+// is an id that somebody lost.
 func parseIDs(flag, s string) ([]int32, error) {
-	words := strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' })
-	ids := make([]int32, len(words))
-	for i, w := range words {
-		n, err := strconv.ParseInt(w, 10, 32)
-		if err != nil || n < 0 {
-			return nil, usagef("--%s: %q is no token id", flag, w)
-		}
-		ids[i] = int32(n)
-	}
-	if len(ids) == 0 {
+	if strings.TrimSpace(s) == "" {
 		return nil, usagef("--%s: no token ids", flag)
 	}
+	var ids []int32
+	for _, part := range strings.Split(s, ",") {
+		words := strings.Fields(part)
+		if len(words) == 0 {
+			return nil, usagef("--%s: %q lacks an id beside a comma", flag, s)
+		}
+		for _, w := range words {
+			n, err := strconv.ParseUint(w, 10, 31)
+			if err != nil {
+				return nil, usagef("--%s: %q is no token id", flag, w)
+			}
+			ids = append(ids, int32(n))
+		}
+	}
 	return ids, nil
+}
+
+// checkIDs refuses ids that a model does not have before anything is printed or
+// written.
+func checkIDs(flag string, ids []int32, vocab int) error {
+	for i, id := range ids {
+		if int(id) >= vocab {
+			return usagef("--%s: id %d at place %d, the model has %d tokens", flag, id, i, vocab)
+		}
+	}
+	return nil
 }
 
 func joinIDs(ids []int32) string {
@@ -155,13 +171,11 @@ func joinIDs(ids []int32) string {
 	return b.String()
 }
 
-// writeOutput writes a file that write fills, whole or not at all. The model it
-// is made of must not be that file.
-func writeOutput(c *cli.Context, path, model string, write func(w io.Writer) error) (err error) {
-	if a, err := os.Stat(path); err == nil {
-		if b, err := os.Stat(model); err == nil && os.SameFile(a, b) {
-			return fmt.Errorf("%w: %s is the model itself", pipeline.ErrSameFile, path)
-		}
+// writeOutput writes a file that write fills, whole or not at all. Nothing that the
+// command reads must be that file.
+func writeOutput(c *cli.Context, path string, write func(w io.Writer) error) (err error) {
+	if err := refuseInput(c, path); err != nil {
+		return err
 	}
 	if err := makeParent(path); err != nil {
 		return err

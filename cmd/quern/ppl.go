@@ -43,6 +43,9 @@ func runPPL(c *cli.Context) (err error) {
 	if c.Int("chunks") < 0 {
 		return usagef("--chunks %d: a number of chunks, or 0", c.Int("chunks"))
 	}
+	if n := c.Int("context"); n > 0 && n < 4 {
+		return usagef("--context %d: a chunk of 4 tokens or more, or nothing is scored", n)
+	}
 	o, err := openOverText(c)
 	if err != nil {
 		return err
@@ -52,17 +55,21 @@ func runPPL(c *cli.Context) (err error) {
 	opt.Progress = func(done, total int, ppl float64) {
 		o.rep.Event(pipeline.Event{Kind: pipeline.EventPhase, Message: fmt.Sprintf("chunk %d of %d: perplexity %.4f", done, total, ppl)})
 	}
-	p, err := score.Measure(c.Context, o.model, o.text, opt)
-	if err != nil {
-		return shortText(err)
-	}
-	doc := pplDoc{Model: modelName(o.path), Perplexity: *p}
-	if base := c.String("base"); base != "" {
-		b, err := openModel(c.Context, base)
-		if err != nil {
+	var b infer.Model
+	base := c.String("base")
+	if base != "" {
+		// A base that is none shows before the work is done.
+		if b, err = openModel(c.Context, base); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, b.Close()) }()
+	}
+	p, err := score.Measure(c.Context, o.model, o.text, opt)
+	if err != nil {
+		return err
+	}
+	doc := pplDoc{Model: modelName(o.path), Perplexity: *p}
+	if b != nil {
 		doc.Base = modelName(base)
 		if doc.Divergence, err = score.Diverge(c.Context, b, o.model, o.text, opt); err != nil {
 			return err
@@ -82,14 +89,6 @@ func runPPL(c *cli.Context) (err error) {
 		if d.OutsideMass > 0 {
 			fmt.Fprintf(w, "outside        %.3f %% of the probability that %s gives is for tokens that the pruned head cannot say\n", 100*d.OutsideMass, doc.Base)
 		}
-	}
-	return err
-}
-
-// shortText makes a text that is too short bad usage.
-func shortText(err error) error {
-	if errors.Is(err, score.ErrShort) {
-		return usagef("%v", err)
 	}
 	return err
 }
@@ -125,6 +124,9 @@ func runLoops(c *cli.Context) (err error) {
 		if c.Int(f) < 1 {
 			return usagef("%s %d: a number above 0", dashes(f), c.Int(f))
 		}
+	}
+	if most := c.Float64("max"); !(most >= 0 && most <= 1) {
+		return usagef("--max %v: a share from 0 to 1", most)
 	}
 	o, err := openOverText(c)
 	if err != nil {

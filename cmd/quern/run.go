@@ -129,7 +129,7 @@ func runRun(c *cli.Context) (err error) {
 	if c.IsSet("language") {
 		return usagef("--language: %s is no speech model", modelName(path))
 	}
-	rendered, prompt, err := promptOf(c, tok, tokErr)
+	rendered, prompt, err := promptOf(c, m.Info().Vocab, tok, tokErr)
 	if err != nil {
 		return err
 	}
@@ -144,6 +144,10 @@ func runRun(c *cli.Context) (err error) {
 	if tokErr == nil && !c.Bool("ignore-end") {
 		g.End = tok.IsEnd
 	}
+	if n := c.Int("n"); opt.Context == 0 && n > 0 && m.Info().Context > 0 {
+		// What depends on the context goes by how long the text can get.
+		opt.Context = min(m.Info().Context, len(prompt)+n)
+	}
 	s, err := newSession(c, m, path, opt)
 	if err != nil {
 		return err
@@ -153,7 +157,7 @@ func runRun(c *cli.Context) (err error) {
 		g.Each, finish = printer(c.App.Writer, tok, text)
 	}
 	a, err := generate.Run(c.Context, s, prompt, g)
-	if finish != nil {
+	if finish != nil && (err == nil || len(a.Tokens) > 0) {
 		if ferr := finish(); err == nil {
 			err = ferr
 		}
@@ -185,7 +189,7 @@ func speed(n int, d time.Duration) float64 {
 // promptOf gives the ids of the prompt: as given, those of the text with what the
 // vocabulary puts before it, or those of a conversation, with the text that the
 // chat template made of it.
-func promptOf(c *cli.Context, tok infer.Tokenizer, tokErr error) (rendered string, ids []int32, err error) {
+func promptOf(c *cli.Context, vocab int, tok infer.Tokenizer, tokErr error) (rendered string, ids []int32, err error) {
 	if err := checkChat(c); err != nil {
 		return "", nil, err
 	}
@@ -193,7 +197,9 @@ func promptOf(c *cli.Context, tok infer.Tokenizer, tokErr error) (rendered strin
 		if c.IsSet("prompt") || wantsChat(c) {
 			return "", nil, usagef("--prompt-tokens is all of the prompt: no --prompt, --chat or --messages beside it")
 		}
-		ids, err = parseIDs("prompt-tokens", c.String("prompt-tokens"))
+		if ids, err = parseIDs("prompt-tokens", c.String("prompt-tokens")); err == nil {
+			err = checkIDs("prompt-tokens", ids, vocab)
+		}
 		return "", ids, err
 	}
 	if tokErr != nil {

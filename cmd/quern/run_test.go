@@ -50,12 +50,12 @@ func TestRunTellsTheStory(t *testing.T) {
 	if !slices.Equal(doc.Tokens, g.Greedy[50:70]) || doc.Stop != "length" || !slices.Equal(doc.Prompt, g.Greedy[:50]) || doc.Text == "" || doc.Speed <= 0 {
 		t.Errorf("%+v", doc)
 	}
-	// Two chunks of 64 positions, 5 layers, 4 heads of 8 values, keys and values of 4 bytes.
+	// Two chunks of 64 positions, of which 70 are used, 5 layers, 4 heads of 8 values, keys and values of 4 bytes.
 	if m := doc.Memory; m.KeysAndValues != 2*64*5*4*8*2*4 || m.Weights < 1e6 || (m.Peak < m.KeysAndValues && runtime.GOOS == "linux") {
 		t.Errorf("memory %+v", m)
 	}
 	b.ok("run", storiesModel(), "-p", "Once upon a time", "-n", "3", "--act", "q8", "--json").json(t, &doc)
-	if m := doc.Memory; m.KeysAndValues != 64*5*4*8*2*2 {
+	if m := doc.Memory; m.KeysAndValues != (5+3)*5*4*8*2*2 {
 		t.Errorf("memory with q8 %+v", m)
 	}
 	b.ok("run", storiesModel(), "-p", "Once upon a time", "-n", "3", "--json").json(t, &doc)
@@ -78,7 +78,7 @@ func TestRunWithoutTokenizer(t *testing.T) {
 	if len(strings.Split(out, ",")) != 8 {
 		t.Errorf("ids %q", out)
 	}
-	b.fails(exitFailed, []string{"no tokenizer", "--prompt-tokens"}, "run", file, "-p", "Once")
+	b.fails(exitUsage, []string{"no tokenizer", "--prompt-tokens"}, "run", file, "-p", "Once")
 	b.fails(exitUsage, []string{"--tokens"}, "run", file, "--prompt-tokens", "1")
 	// Or it borrows one.
 	if got := b.ok("run", file, "-n", "8", "--tokenizer", storiesModel()).out; !strings.HasPrefix(got, " Once upon a time") {
@@ -122,11 +122,8 @@ func TestLogits(t *testing.T) {
 	}{
 		{exitUsage, []string{"--tokens"}, []string{}},
 		{exitUsage, []string{"no token id", "x"}, []string{"--tokens", "1,x"}},
-		{exitFailed, []string{"id 512", "place 1"}, []string{"--tokens", "1,512"}},
-		{exitFailed, []string{"no room", "context"}, []string{"--tokens", "1,2,3", "--context", "2"}},
 		{exitUsage, []string{"--act"}, []string{"--tokens", "1", "--act", "fast"}},
 		{exitUsage, []string{"--jobs"}, []string{"--tokens", "1", "--jobs", "-1"}},
-		{exitUsage, []string{"the model itself"}, []string{"--tokens", "1", "-o", filepath.Join(storiesModel(), "..", "stories260k")}},
 	} {
 		b.fails(c.code, c.words, append([]string{"logits", storiesModel()}, c.args...)...)
 	}

@@ -115,7 +115,7 @@ func runTraceSimulate(c *cli.Context) error {
 		doc.Runs = append(doc.Runs, run)
 	}
 	if plot := c.String("plot"); plot != "" {
-		if err := writeOutput(c, plot, path, func(w io.Writer) error { return drawRuns(w, doc.Runs) }); err != nil {
+		if err := writeOutput(c, plot, func(w io.Writer) error { return drawRuns(w, doc.Runs) }); err != nil {
 			return err
 		}
 	}

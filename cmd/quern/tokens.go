@@ -278,7 +278,7 @@ func (x *counting) write(ids []int32) error {
 	out, table := x.c.String("out"), x.c.String("parquet")
 	if out != "" {
 		l := &tokenlist.List{Vocab: int64(len(x.kinds)), Tokenizer: x.tok.Digest(), IDs: ids}
-		if err := writeOutput(x.c, out, x.model, l.Write); err != nil {
+		if err := writeOutput(x.c, out, l.Write); err != nil {
 			return err
 		}
 	}
@@ -289,7 +289,7 @@ func (x *counting) write(ids []int32) error {
 	if err != nil {
 		return err
 	}
-	return writeOutput(x.c, table, x.model, func(w io.Writer) error { _, err := w.Write(b); return err })
+	return writeOutput(x.c, table, func(w io.Writer) error { _, err := w.Write(b); return err })
 }
 
 // sameFile reports whether two names are of one file.

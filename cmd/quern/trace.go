@@ -72,7 +72,7 @@ func runTraceRecord(c *cli.Context) (err error) {
 			})
 		return err
 	}
-	err = writeOutput(c, out, o.path, func(w io.Writer) error { return compressed(out, w, record) })
+	err = writeOutput(c, out, func(w io.Writer) error { return compressed(out, w, record) })
 	switch {
 	case errors.Is(err, routes.ErrAhead):
 		return usagef("--ahead %d: %v", c.Int("ahead"), err)
@@ -155,7 +155,7 @@ func runTraceStats(c *cli.Context) error {
 		doc.Layers = append(doc.Layers, layerUse(u, i, l, c.Int("top")))
 	}
 	if warm := c.String("warm"); warm != "" {
-		if err := writeOutput(c, warm, path, func(w io.Writer) error { return writeWarm(w, doc.Layers) }); err != nil {
+		if err := writeOutput(c, warm, func(w io.Writer) error { return writeWarm(w, doc.Layers) }); err != nil {
 			return err
 		}
 	}
