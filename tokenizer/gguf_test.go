@@ -69,6 +69,21 @@ func TestFromGGUFRejects(t *testing.T) {
 	} else if _, err = New(v); err != nil {
 		t.Fatal(err)
 	}
+	// Token types of every width of integers say the same.
+	for _, types := range []gguf.Value{
+		gguf.List([]int8{1, 3, 4}), gguf.List([]uint8{1, 3, 4}), gguf.List([]int16{1, 3, 4}), gguf.List([]uint16{1, 3, 4}),
+		gguf.List([]int32{1, 3, 4}), gguf.List([]uint32{1, 3, 4}), gguf.List([]int64{1, 3, 4}), gguf.List([]uint64{1, 3, 4}),
+	} {
+		v, err := FromGGUF(base(gguf.KV{Key: keyTypes, Value: types}))
+		if err != nil || v.Types[0] != Normal || v.Types[1] != Control || v.Types[2] != UserDefined {
+			t.Errorf("token types %v: %v, %v", types, v, err)
+		}
+	}
+	for _, types := range []gguf.Value{gguf.List([]int64{1, 3, 1 << 40}), gguf.List([]float32{1, 3, 4}), gguf.List([]string{"1", "3", "4"})} {
+		if _, err := FromGGUF(base(gguf.KV{Key: keyTypes, Value: types})); err == nil || !strings.Contains(err.Error(), keyTypes) {
+			t.Errorf("token types %v: error %v", types, err)
+		}
+	}
 	for key, v := range map[string]gguf.Value{
 		keyScores: gguf.List([]float32{1, 2}),
 		keyTypes:  gguf.List([]int32{1, 2}),

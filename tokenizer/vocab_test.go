@@ -218,6 +218,9 @@ func TestEndLists(t *testing.T) {
 	if _, ok := v.ID("eos"); ok || !warned(v, "list [7 9]") {
 		t.Errorf("the converter writes no key for a list: %v", v.Warnings)
 	}
+	if tok, err := New(v); err != nil || !tok.IsEnd(7) || !tok.IsEnd(9) || tok.IsEnd(8) {
+		t.Errorf("the reader ends at %v, %v", tok.EndIDs(), err)
+	}
 	m = spmFolder(12, `"vocab_size":12,"eos_token_id":7,"bos_token_id":1`)
 	m["generation_config.json"] = `{"eos_token_id":[7,9,99,-1]}`
 	if v, err = m.load(t); err != nil {

@@ -100,7 +100,7 @@ func runBuild(c *cli.Context) error {
 	opt := pipeline.BuildOptions{Send: ways,
 		OutDir: out, Store: e.buildStore(), Jobs: workers, Memory: mem, NoCache: c.Bool("no-cache"),
 		LockPaths: lockPaths, Inputs: inputs, Before: programOf(c).hooks.before, Locked: c.Bool("locked"), Events: rep,
-		Inspect: gates.TokenizerNotes, Measure: gates.Worst, MeasureLimit: limit,
+		Inspect: gates.Notes, Measure: gates.Worst, MeasureLimit: limit,
 	}
 	res, err := pipeline.Build(ctx, prj, opt)
 	rep.Close()

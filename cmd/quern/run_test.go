@@ -206,3 +206,22 @@ func TestImatrix(t *testing.T) {
 		t.Errorf("%v, %v", st, err)
 	}
 }
+
+// TestUnusedTokensAreNeverDrawn: rows behind the vocabulary have logits like any
+// other, and no token.
+func TestUnusedTokensAreNeverDrawn(t *testing.T) {
+	b := newBench(t)
+	b.model("stories260k", "model")
+	b.ok("build", b.recipe("steps:\n  - pad: {vocab: 1000}\noutputs:\n  - {format: gguf, file: r.gguf}\n"), "-o", b.dir, "--no-store")
+	var doc runDoc
+	b.ok("run", b.path("r.gguf"), "-n", "200", "--temperature", "1000", "--top-k", "0", "--top-p", "1", "--min-p", "0", "--ignore-end", "--json").json(t, &doc)
+	seen := map[int32]bool{}
+	for _, id := range doc.Tokens {
+		if seen[id] = true; id >= 512 {
+			t.Fatalf("%d was drawn, of 512 tokens", id)
+		}
+	}
+	if len(doc.Tokens) != 200 || len(seen) < 100 {
+		t.Errorf("%d tokens, %d different ones: this is no chance", len(doc.Tokens), len(seen))
+	}
+}

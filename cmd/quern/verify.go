@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"quern/artifacts"
+	"quern/formats/gguf"
 	"quern/internal/atomicfile"
 	"quern/internal/digest"
 	"quern/pipeline"
@@ -128,6 +129,11 @@ func (v *verifier) run(ctx context.Context, file string) (*verify.Report, error)
 		return nil, punchFault(err)
 	}
 	report.File = file
+	say, err := v.norms(ctx, format, got, blob)
+	if err != nil {
+		return nil, err
+	}
+	report.Notes = append(report.Notes, say...)
 	var faults []error
 	if record != nil {
 		report.Notes = append(report.Notes, "the store knows the file: it is output "+record.output.File+" of "+record.build.Name)
@@ -153,6 +159,23 @@ func (v *verifier) run(ctx context.Context, file string) (*verify.Report, error)
 		return report, fmt.Errorf("%s: %w: %w", file, errVerify, errors.Join(faults...))
 	}
 	return report, nil
+}
+
+// norms warns of norms that look shifted twice.
+func (v *verifier) norms(ctx context.Context, format verify.Format, got []*tensor.Tensor, blob tensor.Blob) ([]string, error) {
+	if format != verify.GGUF {
+		return nil, nil
+	}
+	f, err := gguf.Open(ctx, filepath.Base(v.c.Args().First()), blob, gguf.Options{MaxHeader: v.open.MaxHeader})
+	if err != nil {
+		return nil, pipeline.SourceFault(err)
+	}
+	arch, err := f.Meta.Text("general.architecture")
+	if err != nil {
+		return nil, nil //nolint:nilerr // a later shard
+	}
+	say, err := verify.NormNotes(ctx, arch, got)
+	return say, pipeline.SourceFault(err)
 }
 
 // fileRecord is what the store knows of a file.

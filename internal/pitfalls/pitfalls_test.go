@@ -20,12 +20,15 @@ var required = map[string][]int{
 	"safetensors":         {1, 2, 3, 4, 6, 7, 8, 10, 11, 12, 13, 15, 16, 17, 18},
 	"shards, heads, rows": {19, 21, 22, 23, 25, 26, 28, 29, 30, 32, 33, 34, 35},
 	"GGUF":                {89, 90, 91, 93, 94, 96, 97, 98, 100, 101, 102},
-	"evaluation":          {125, 127, 128},
+	"tokenizers, RoPE":    {38, 39, 40, 41, 42, 43, 45, 46, 47, 48, 49, 50, 51, 52, 54, 55, 56, 57, 58},
+	"quantization":        {59, 60, 61, 63, 64, 66, 68, 69, 71, 72, 73, 74, 75, 76, 77, 78},
+	"imatrix, experts":    {79, 80, 81, 83, 84, 85, 87, 88},
+	"devices, evaluation": {123, 124, 125, 127, 128},
 	"network and disks":   {103, 105, 107, 108, 109, 110, 111, 112, 113, 114, 115, 116, 118, 119, 121, 122},
 }
 
 // later are those of them that are about things which quern does not do yet.
-var later = map[int]bool{33: true, 34: true, 35: true, 122: true}
+var later = map[int]bool{122: true}
 
 type row struct {
 	n     int
