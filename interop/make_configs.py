@@ -48,10 +48,8 @@ def variants():
     """Title, model, changes of its config, and whether GGUF can say it."""
     for name, (dim, factors) in MODELS.items():
         pairs = dim // 2
-        gemma = name == "tiny-gemma3"
         yield "linear", name, scaling("linear", factor=3.0), True
-        # llama.cpp gives local layers the factor of sines and cosines too.
-        yield "yarn", name, scaling("yarn", factor=4.0, **PAST), not gemma
+        yield "yarn", name, scaling("yarn", factor=4.0, **PAST), True
         yield "yarn with an attention factor", name, scaling("yarn", factor=4.0, attention_factor=0.8, beta_fast=20.0, beta_slow=2.0, **PAST), False
         yield "yarn with a quotient", name, scaling("yarn", factor=4.0, mscale=1.0, mscale_all_dim=0.5, **PAST), False
         yield "yarn between pairs", name, scaling("yarn", factor=4.0, truncate=False, beta_fast=4.0, **PAST), False
