@@ -52,9 +52,6 @@ TYPES = {
     "IQ4_XS": (23, 256, 136, [0], None),
 }
 REPACKED = ["Q4_0", "IQ4_NL", "MXFP4", "Q4_K"]
-# Types of which any bytes give ggml's bits, scales that are not finite included.
-ANY_BYTES = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "MXFP4"]
-
 GAMMA = 0x9E3779B97F4A7C15
 
 
@@ -175,8 +172,7 @@ def shapes(name):
     else:
         for columns in range(1, 10):
             yield block, 8, columns, "mixed"
-            # Superblocks are NaN in quern once a value is not finite.
-            yield 3 * block, 16, columns, "special" if block < 256 else "mixed"
+            yield 3 * block, 16, columns, "special"
             yield middle, 16, columns, "plain"
         for rows in range(1, 8):
             yield 2 * block, rows, rows, "plain"
@@ -185,6 +181,7 @@ def shapes(name):
         if block == 256:
             yield block, 21, 11, "mixed"
             yield 9 * block, 8, 12, "mixed"
+            yield block, 8, 131, "special"
     for columns in [64, 512]:
         yield 512 if block == 256 else middle, 8, columns, "mixed"
 
@@ -197,14 +194,14 @@ def cases(name):
                 continue
             seed += 10
             yield {"type": name, "width": width, "rows": rows, "columns": columns, "repacked": repacked, "profile": profile, "seed": seed}
-    if name in ANY_BYTES:
-        for repacked in [0, 1] if name in REPACKED else [0]:
-            for width, rows, columns in [(1, 8, 3), (4, 16, 4), (7, 8, 6), (6, 12, 1)]:
-                if repacked and rows % 8:
-                    continue
-                seed += 10
-                width *= max(TYPES[name][1], 10)
-                yield {"type": name, "width": width, "rows": rows, "columns": columns, "repacked": repacked, "profile": "hostile", "seed": seed}
+    # Any bytes, scales that are not finite included.
+    for repacked in [0, 1] if name in REPACKED else [0]:
+        for width, rows, columns in [(1, 8, 3), (4, 16, 4), (7, 8, 6), (6, 12, 1)] + ([(2, 8, 13)] if TYPES[name][1] == 256 else []):
+            if repacked and rows % 8:
+                continue
+            seed += 10
+            width *= max(TYPES[name][1], 10)
+            yield {"type": name, "width": width, "rows": rows, "columns": columns, "repacked": repacked, "profile": "hostile", "seed": seed}
 
 
 def bench(peer, names):

@@ -24,6 +24,9 @@ type superRows struct {
 	scales []float32
 	sums16 []int16
 	sums32 []int16
+	// odd is of each row with values that are not finite: the group that it would be in
+	// if it lay among fours of columns of a repacked matrix, nil of other rows.
+	odd []*superRows
 }
 
 // superGroup is what one group of columns has of some units.
@@ -45,14 +48,20 @@ func (r *superRows) group(g, units, first, n int) superGroup {
 	}
 }
 
-func roomQ8_K(b *Batch) {
-	units := (b.room + columns - 1) / columns * b.blocks
-	b.super = superRows{
-		codes:  make([]int8, 2048*units),
-		scales: make([]float32, columns*units),
-		sums16: make([]int16, 128*units),
-		sums32: make([]int16, 64*units),
+// newSuperRows makes room for groups of columns.
+func newSuperRows(groups, units int) *superRows {
+	n := groups * units
+	return &superRows{
+		codes:  make([]int8, 2048*n),
+		scales: make([]float32, columns*n),
+		sums16: make([]int16, 128*n),
+		sums32: make([]int16, 64*n),
 	}
+}
+
+func roomQ8_K(b *Batch) {
+	b.super = newSuperRows((b.room+columns-1)/columns, b.blocks)
+	b.super.odd = make([]*superRows, b.room)
 }
 
 // resetQ8_K clears the last group if some of its columns will not be set.
@@ -69,54 +78,126 @@ func resetQ8_K(b *Batch) {
 
 func setQ8_K(b *Batch, t int, x []float32) {
 	group, lane := b.super.group(t/columns, b.blocks, 0, b.blocks), t%columns
-	var q [256]int8
+	b.super.odd[t] = nil
+	odd := false
+	var q [superValues]int8
 	var sums [16]int16
 	for u := range b.blocks {
-		group.scales[columns*u+lane] = quantizeQ8_K(&q, &sums, (*[256]float32)(x[256*u:]))
-		codes := group.codes[2048*u+4*lane:]
-		for i := 0; i < 256; i += 4 {
-			*(*[4]int8)(codes[columns*i:]) = [4]int8(q[i:])
+		x := (*[superValues]float32)(x[superValues*u:])
+		d := dot.QuantizeQ8_K(&q, &sums, x)
+		odd = odd || d != d
+		if d != d || d == 0 {
+			d = quantizeQ8_K(&q, x)
+			sum16s(&sums, &q)
 		}
-		pairs := group.sums16[128*u+2*lane:]
-		for j := 0; j < 16; j += 2 {
-			pairs[columns*j], pairs[columns*j+1] = sums[j], sums[j+1]
-		}
-		pairs = group.sums32[64*u+2*lane:]
-		for j := 0; j < 8; j += 2 {
-			pairs[columns*j], pairs[columns*j+1] = sums[2*j]+sums[2*j+1], sums[2*j+2]+sums[2*j+3]
-		}
+		group.set(u, lane, d, &q, &sums)
+	}
+	if !odd {
+		return
+	}
+	among := newSuperRows(1, b.blocks)
+	group = among.group(0, b.blocks, 0, b.blocks)
+	for u := range b.blocks {
+		d := quantizeAmong(&q, (*[superValues]float32)(x[superValues*u:]))
+		sum16s(&sums, &q)
+		group.set(u, lane, d, &q, &sums)
+	}
+	b.super.odd[t] = among
+}
+
+// set brings unit u of a column into its lane.
+func (g *superGroup) set(u, lane int, d float32, q *[superValues]int8, sums *[16]int16) {
+	g.scales[columns*u+lane] = d
+	codes := g.codes[2048*u+4*lane:]
+	for i := 0; i < superValues; i += 4 {
+		*(*[4]int8)(codes[columns*i:]) = [4]int8(q[i:])
+	}
+	pairs := g.sums16[128*u+2*lane:]
+	for j := 0; j < 16; j += 2 {
+		pairs[columns*j], pairs[columns*j+1] = sums[j], sums[j+1]
+	}
+	pairs = g.sums32[64*u+2*lane:]
+	for j := 0; j < 8; j += 2 {
+		pairs[columns*j], pairs[columns*j+1] = sums[2*j]+sums[2*j+1], sums[2*j+2]+sums[2*j+3]
 	}
 }
 
-// quantizeQ8_K gives the codes of a superblock, the sums of each 16 and the scale,
-// as both of ggml's functions do that make Q8_K (quantize_row_q8_K and
-// ggml_quantize_mat_q8_K_4x8):
-//
-//	by = 127/max|x|, q = x*by to the nearest, ties to even, d = 1/by
-//
-// Their scales have a sign, each its own, and so have all codes of the superblock; the
-// products are the same. A superblock so small that by is infinite is all zero, one
-// with a value that is not finite makes every product NaN, where ggml gives some
-// other NaN or passes over it.
-func quantizeQ8_K(q *[256]int8, sums *[16]int16, x *[256]float32) float32 {
-	d := dot.QuantizeQ8_K(q, sums, x)
-	if d != 0 {
-		return d
+func sum16s(sums *[16]int16, q *[superValues]int8) {
+	clear(sums[:])
+	for i, v := range q {
+		sums[i/16] += int16(v)
 	}
-	// Package dot takes all of the last binade for zero.
-	var most float32
+}
+
+// Q8_K has codes and the scale
+//
+//	by = 127/max|x|    q = x*by to the nearest, ties to even    d = 1/by
+//
+// ggml gives by a sign, and so d and all codes; products are the same, and package
+// dot leaves it out. It matters with values that are not finite, which the two functions that make
+// Q8_K treat in ways of their own, and takes part below.
+
+// quantizeQ8_K is ggml's quantize_row_q8_K: what is not a number is passed over
+// by the maximum, and has the low bits of its payload for a code.
+func quantizeQ8_K(q *[superValues]int8, x *[superValues]float32) float32 {
+	clear(q[:])
+	var most, signed float32
 	for _, v := range x {
-		if v := float32(math.Abs(float64(v))); v > most {
-			most = v
+		if a := abs(v); a > most {
+			most, signed = a, v
 		}
 	}
-	by := 127 / most
-	if by > math.MaxFloat32 {
+	if most == 0 {
 		return 0
 	}
+	by := -127 / signed
 	for i, v := range x {
-		q[i] = int8(math.RoundToEven(float64(float32(v * by))))
-		sums[i/16] += int16(q[i])
+		switch p := float32(v * by); {
+		case v != v:
+			q[i] = int8(min(math.Float32bits(v)&0x3fffff, math.MaxInt8))
+		case abs(p) <= 127.5: // neither infinite nor NaN
+			q[i] = int8(math.RoundToEven(float64(p)))
+		}
+	}
+	return 1 / by
+}
+
+// quantizeAmong is ggml's quantize_mat_q8_K_4x8 for one of its four rows: the maximum
+// and codes go the way of x86's instructions, as in quantize.go.
+func quantizeAmong(q *[superValues]int8, x *[superValues]float32) float32 {
+	// Lanes of maxima, and whether a lane's is that of a positive value.
+	var most [8]float32
+	var positive [8]bool
+	for l := range most {
+		most[l] = abs(x[l])
+		for first := 0; first < superValues; first += 32 {
+			before := most[l]
+			for i := first + l; i < first+32; i += 8 {
+				if i > l {
+					most[l] = maxOf(most[l], abs(x[i]))
+				}
+			}
+			positive[l] = positive[l] && most[l] == before
+			for i := first + l; i < first+32; i += 8 {
+				positive[l] = positive[l] || most[l] == x[i]
+			}
+		}
+	}
+	top := topOf(&most)
+	var by float32
+	if top != 0 {
+		by = 127 / top
+		for l, m := range most {
+			if positive[l] && m == top {
+				by = -127 / top
+			}
+		}
+	}
+	for i, v := range x {
+		q[i] = saturated(toInt32(float32(v * by)))
+	}
+	if top == 0 {
+		return 0
 	}
 	return 1 / by
 }

@@ -43,10 +43,7 @@ func quantize32(q *[32]int8, x *[32]float32) (float32, int32) {
 			m[i] = maxOf(m[i], abs(x[j]))
 		}
 	}
-	for i := range 4 {
-		m[i] = maxOf(m[i+4], m[i])
-	}
-	top := maxOf(maxOf(m[0], m[2]), maxOf(m[1], m[3]))
+	top := topOf(&m)
 	var by float32
 	if top != 0 {
 		by = 127 / top
@@ -58,6 +55,15 @@ func quantize32(q *[32]int8, x *[32]float32) (float32, int32) {
 		q[i] = saturated(n)
 	}
 	return top / 127, sum
+}
+
+// topOf is the greatest of lanes.
+func topOf(m *[8]float32) float32 {
+	var n [4]float32
+	for i := range n {
+		n[i] = maxOf(m[i+4], m[i])
+	}
+	return maxOf(maxOf(n[0], n[2]), maxOf(n[1], n[3]))
 }
 
 func abs(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ (1 << 31)) }

@@ -81,7 +81,7 @@ type superScratch struct {
 
 // plainPath multiplies with lanes.
 var plainPath = &path{format: Q8_K, mul: func(k *Kernel, dst []float32, stride int, w []byte, b *Batch, s *Scratch) {
-	k.mulSuper(superFamilies[k.typ].lanes, dst, stride, w, b, s, 0, b.rows)
+	k.mulSuper(superFamilies[k.typ].lanes, dst, stride, w, b.super, 0, s, 0, b.rows)
 }}
 
 // plainSuper is the family of types that are multiplied in one way.
@@ -92,12 +92,13 @@ func plainSuper(_, _ int, repacked bool) *path {
 	return plainPath
 }
 
-// mulSuper multiplies rows with columns from first to last, in one order.
-func (k *Kernel) mulSuper(o *order, dst []float32, stride int, w []byte, b *Batch, s *Scratch, first, last int) {
+// mulSuper multiplies rows with columns from first to last-1, in one order. The columns'
+// groups are those of b, whose first is group base.
+func (k *Kernel) mulSuper(o *order, dst []float32, stride int, w []byte, b *superRows, base int, s *Scratch, first, last int) {
 	if first == last {
 		return
 	}
-	f, units := superFamilies[k.typ], b.blocks
+	f, units := superFamilies[k.typ], k.width/superValues
 	g0, g1 := first/columns, (last+columns-1)/columns
 	// The sums of all groups are held only while a row has more than a tile has room for.
 	size, held := columns*columns*o.acc, 1
@@ -120,7 +121,7 @@ func (k *Kernel) mulSuper(o *order, dst []float32, stride int, w []byte, b *Batc
 				if u == 0 {
 					clear(acc)
 				}
-				sumSuper(o, f, acc, t, n, b.super.group(g, units, u, count), count, &s.super)
+				sumSuper(o, f, acc, t, n, b.group(g-base, units, u, count), count, &s.super)
 				if u+count < units {
 					continue
 				}

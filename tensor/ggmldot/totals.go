@@ -35,7 +35,7 @@ var panelPath = &path{format: Q8_K, mul: func(k *Kernel, dst []float32, stride i
 	if b.rows >= panelColumns {
 		o = &panel
 	}
-	k.mulSuper(o, dst, stride, w, b, s, 0, b.rows)
+	k.mulSuper(o, dst, stride, w, b.super, 0, s, 0, b.rows)
 }}
 
 // panelSuper is the family of types that ggml unpacks to panels.
@@ -51,8 +51,13 @@ func panelSuper(_, rows int, repacked bool) *path {
 
 var repackedQ4_K = &path{format: Q8_K, mul: func(k *Kernel, dst []float32, stride int, w []byte, b *Batch, s *Scratch) {
 	fours := b.rows &^ 3
-	k.mulSuper(&quartersQ4_K, dst, stride, w, b, s, 0, fours)
-	k.mulSuper(&wholeQ4_K, dst, stride, w, b, s, fours, b.rows)
+	k.mulSuper(&quartersQ4_K, dst, stride, w, b.super, 0, s, 0, fours)
+	k.mulSuper(&wholeQ4_K, dst, stride, w, b.super, 0, s, fours, b.rows)
+	for t, odd := range b.super.odd[:fours] {
+		if odd != nil {
+			k.mulSuper(&quartersQ4_K, dst, stride, w, odd, t/columns, s, t, t+1)
+		}
+	}
 }}
 
 // familyQ4_K is Q4_K, which ggml can repack.
