@@ -64,11 +64,15 @@ type Batch struct {
 	floats []float32 // rows one after the other: F32, F16, BF16
 
 	codes    []int8
-	scales   []float32  // of blocks
-	sums     []float32  // of blocks: Q8_1
-	codeSums []int32    // of blocks: Q8_0x8
-	odd      []bool     // of rows, whether one has code -128: Q8_0x8
-	super    *superRows // Q8_K
+	scales   []float32 // of blocks
+	sums     []float32 // of blocks: Q8_1
+	codeSums []int32   // of blocks: Q8_0x8
+	odd      []bool    // of rows, whether one has code -128: Q8_0x8
+
+	fewCodes  []int8 // rows after the last whole 8, if they are few: Q8_0x8
+	fewScales []float32
+
+	super *superRows // Q8_K
 }
 
 // NewBatch makes room for up to room activation rows of width values. The batch

@@ -3581,6 +3581,85 @@ high:
 	VZEROUPPER
 	RET
 
+// func blocksOneAVX2(dst *float32, codes *int8, d *float32, q *int8, da *float32, blocks int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·blocksOneAVX2(SB), NOSPLIT, $0-48
+	MOVQ    dst+0(FP), AX
+	MOVQ    codes+8(FP), CX
+	MOVQ    d+16(FP), DX
+	MOVQ    q+24(FP), BX
+	MOVQ    da+32(FP), SI
+	MOVQ    blocks+40(FP), DI
+	VMOVDQU pairOnes<>+0(SB), Y1
+	VPXOR   Y0, Y0, Y0
+
+loop:
+	VMOVDQU      (BX), Y2
+	VMOVDQU      (CX), Y4
+	VPSIGNB      Y4, Y2, Y3
+	VPABSB       Y4, Y4
+	VPMADDUBSW   Y3, Y4, Y3
+	VPMADDWD     Y1, Y3, Y3
+	VMOVDQU      32(CX), Y5
+	VPSIGNB      Y5, Y2, Y4
+	VPABSB       Y5, Y5
+	VPMADDUBSW   Y4, Y5, Y4
+	VPMADDWD     Y1, Y4, Y4
+	VPHADDD      Y4, Y3, Y3
+	VMOVDQU      64(CX), Y5
+	VPSIGNB      Y5, Y2, Y4
+	VPABSB       Y5, Y5
+	VPMADDUBSW   Y4, Y5, Y4
+	VPMADDWD     Y1, Y4, Y4
+	VMOVDQU      96(CX), Y6
+	VPSIGNB      Y6, Y2, Y5
+	VPABSB       Y6, Y6
+	VPMADDUBSW   Y5, Y6, Y5
+	VPMADDWD     Y1, Y5, Y5
+	VPHADDD      Y5, Y4, Y4
+	VPHADDD      Y4, Y3, Y3
+	VMOVDQU      128(CX), Y5
+	VPSIGNB      Y5, Y2, Y4
+	VPABSB       Y5, Y5
+	VPMADDUBSW   Y4, Y5, Y4
+	VPMADDWD     Y1, Y4, Y4
+	VMOVDQU      160(CX), Y6
+	VPSIGNB      Y6, Y2, Y5
+	VPABSB       Y6, Y6
+	VPMADDUBSW   Y5, Y6, Y5
+	VPMADDWD     Y1, Y5, Y5
+	VPHADDD      Y5, Y4, Y4
+	VMOVDQU      192(CX), Y6
+	VPSIGNB      Y6, Y2, Y5
+	VPABSB       Y6, Y6
+	VPMADDUBSW   Y5, Y6, Y5
+	VPMADDWD     Y1, Y5, Y5
+	VMOVDQU      224(CX), Y6
+	VPSIGNB      Y6, Y2, Y2
+	VPABSB       Y6, Y6
+	VPMADDUBSW   Y2, Y6, Y2
+	VPMADDWD     Y1, Y2, Y2
+	VPHADDD      Y2, Y5, Y5
+	VPHADDD      Y5, Y4, Y4
+	VPERM2I128   $0x20, Y4, Y3, Y2
+	VPERM2I128   $0x31, Y4, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS (SI), Y3
+	VMULPS       (DX), Y3, Y3
+	VFMADD231PS  Y3, Y2, Y0
+	ADDQ         $+32, BX
+	ADDQ         $+4, SI
+	ADDQ         $+512, CX
+	ADDQ         $+64, DX
+	DECQ         DI
+	JNZ          loop
+	VCMPPS       $0x03, Y0, Y0, Y1
+	VBLENDVPS    Y1, quietNaN<>+0(SB), Y0, Y0
+	VMOVUPS      Y0, (AX)
+	VZEROUPPER
+	RET
+
 // func tiledFloatsAVX2(dst *float32, stride int, w *float32, x *float32, width int, fours int, threes int)
 // Requires: AVX, AVX2, FMA3
 TEXT ·tiledFloatsAVX2(SB), NOSPLIT, $0-56

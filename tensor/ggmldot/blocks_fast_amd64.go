@@ -107,20 +107,28 @@ func mulBlocks(dst []float32, stride, n int, b *Batch, p *int8Rows, bias int8) {
 		mulBlocksScalar(dst, stride, n, b, p, 0, b.rows)
 		return
 	}
-	whole := b.rows &^ 7
+	grouped := b.grouped()
+	whole := grouped &^ 7
 	if n < rowStep {
 		whole = 0
 	}
 	if whole > 0 {
 		blockGroups(dst, stride, b, 0, whole/8, p, bias)
 	}
-	if rest := b.rows - whole; rest > 0 {
+	if rest := grouped - whole; rest > 0 {
 		groups := (rest + 7) / 8
 		out := p.results(8 * groups)
 		blockGroups(out, rowStep, b, whole, groups, p, bias)
 		copyColumns(dst[whole*stride:], stride, n, out, 0, rest)
 	}
-	for t, odd := range b.odd[:b.rows] {
+	for t := grouped; t < b.rows; t++ {
+		out := p.results(1)
+		blocksOneAVX2(&out[0], &p.codes[0], &p.scales[0], &b.fewCodes[(t-grouped)*b.width], &b.fewScales[(t-grouped)*b.blocks], b.blocks)
+		copy(dst[t*stride:][:n], out)
+	}
+	// Single columns have ggml's instructions here. In groups signs can go wrong where
+	// ggml's do not, or the other way round.
+	for t, odd := range b.odd[:grouped] {
 		if odd && (bias == 0 || t >= b.rows&^3) {
 			mulBlocksScalar(dst, stride, n, b, p, t, t+1)
 		}

@@ -62,6 +62,11 @@ func blocksBiasedAVX2(dst *float32, stride int, codes *int8, d *float32, q *int8
 //go:noescape
 func blocksSignedAVX2(dst *float32, stride int, codes *int8, d *float32, q *int8, da *float32, blocks int, groups int)
 
+// blocksOneAVX2 is mulBlocksScalar for 8 rows and a single column.
+//
+//go:noescape
+func blocksOneAVX2(dst *float32, codes *int8, d *float32, q *int8, da *float32, blocks int)
+
 // tiledFloatsAVX2 multiplies 4*fours rows with 3*threes columns, both width values after one another, a multiple of 8. stride counts numbers.
 //
 //go:noescape

@@ -257,10 +257,7 @@ func mulBlocksScalar(dst []float32, stride, n int, b *Batch, p *int8Rows, first,
 		for i := range n {
 			var sum float32
 			for u := range b.blocks {
-				codes := b.codes[group*b.width+256*u+4*lane:]
-				for x := 0; x < 32; x += 4 {
-					*(*[4]int8)(q[x:]) = [4]int8(codes[8*x:])
-				}
+				b.groupBlock(&q, group, u, lane)
 				d := float32(p.d(i, u) * b.scales[group*b.blocks+8*u+lane])
 				sum = fma.F32(float32(blockSum(p.block(i, u), &q, single)), d, sum)
 			}

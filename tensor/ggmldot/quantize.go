@@ -132,12 +132,26 @@ func setQ8_1(b *Batch, t int, x []float32) {
 //	codes    4 codes of row 0, of row 1, ... row 7; the next 4 of each; ...
 //	scales   block 0 of rows 0-7, block 1 of rows 0-7, ...
 //	codeSums like the scales
+//
+// Of 1 to 3 rows after the last whole 8 the batch has codes and scales in order, too.
 func roomQ8_0x8(b *Batch) {
 	padded := (b.room + 7) &^ 7
 	b.codes = make([]int8, padded*b.width)
 	b.scales = make([]float32, padded*b.blocks)
 	b.codeSums = make([]int32, padded*b.blocks)
 	b.odd = make([]bool, b.room)
+	b.fewCodes, b.fewScales = make([]int8, few*b.width), make([]float32, few*b.blocks)
+}
+
+// few is the number of rows that are quicker to multiply one by one than as a group.
+const few = 3
+
+// grouped is the number of rows without the few after the last whole 8.
+func (b *Batch) grouped() int {
+	if b.rows&7 <= few {
+		return b.rows &^ 7
+	}
+	return b.rows
 }
 
 func resetQ8_0x8(b *Batch) {
@@ -168,6 +182,10 @@ func setQ8_0x8(b *Batch, t int, x []float32) {
 		codes := b.codes[first*b.width+256*u+4*lane:]
 		for i := 0; i < 32*n; i += 4 {
 			*(*[4]int8)(codes[8*i:]) = [4]int8(q[i:])
+		}
+		if i := t - b.grouped(); i >= 0 {
+			copy(b.fewCodes[i*b.width+32*u:], q[:32*n])
+			copy(b.fewScales[i*b.blocks+u:], d[:n])
 		}
 	}
 }

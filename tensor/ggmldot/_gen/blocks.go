@@ -153,3 +153,48 @@ func storeTurned(acc []VecVirtual, dst, stride Register, at int) {
 		ADDQ(stride, four)
 	}
 }
+
+// blocksOne multiplies 8 weight rows, one a lane, with one column.
+func blocksOne() {
+	TEXT("blocksOneAVX2", NOSPLIT, "func(dst *float32, codes *int8, d *float32, q *int8, da *float32, blocks int)")
+	Doc("blocksOneAVX2 is mulBlocksScalar for 8 rows and a single column.")
+	Pragma("noescape")
+	dst, codes, d, q, da, count := pointer("dst"), pointer("codes"), pointer("d"), pointer("q"), pointer("da"), pointer("blocks")
+	acc, ones := YMM(), load(pairOnes())
+	zero(acc)
+	loop("loop", count, func() {
+		a := YMM()
+		VMOVDQU(Mem{Base: q}, a)
+		n := ymms(8)
+		for i := range n {
+			w := YMM()
+			VMOVDQU(Mem{Base: codes, Disp: rowBytes * i}, w)
+			VPSIGNB(w, a, n[i])
+			VPABSB(w, w)
+			VPMADDUBSW(n[i], w, n[i])
+			VPMADDWD(ones, n[i], n[i])
+			// Neighbours as soon as there are two.
+			for step := 1; i&step != 0 && step < 4; step *= 2 {
+				VPHADDD(n[i], n[i-step], n[i-step])
+				n[i] = n[i-step]
+			}
+		}
+		low, high := YMM(), YMM()
+		VPERM2I128(U8(0x20), n[7], n[3], low)
+		VPERM2I128(U8(0x31), n[7], n[3], high)
+		VPADDD(high, low, low)
+		VCVTDQ2PS(low, low)
+		scale := YMM()
+		VBROADCASTSS(Mem{Base: da}, scale)
+		VMULPS(Mem{Base: d}, scale, scale)
+		VFMADD231PS(scale, low, acc)
+		ADDQ(I32(rowBytes), q)
+		ADDQ(I32(4), da)
+		ADDQ(I32(stepBytes), codes)
+		ADDQ(I32(stepD), d)
+	})
+	number(acc, YMM())
+	VMOVUPS(acc, Mem{Base: dst})
+	VZEROUPPER()
+	RET()
+}

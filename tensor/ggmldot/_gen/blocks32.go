@@ -19,6 +19,7 @@ func blocks32() {
 	}
 	blocks(false)
 	blocks(true)
+	blocksOne()
 	tiledFloats()
 	lanes32s()
 	quantize()
