@@ -205,9 +205,9 @@ def cases(name):
 
 
 def bench(peer, names):
-    """Products of the shape of SmolLM2's, wider for superblocks, with a token and with a prompt."""
+    """Products of the shape of SmolLM2's, wider where blocks ask for it, with a token and with a prompt."""
     for name in names:
-        width, rows = (768, 1536) if TYPES[name][1] > 64 else (576, 1536)
+        rows, width = 1536, next(w for w in range(576, 1024, 64) if w % TYPES[name][1] == 0)
         for repacked in [0, 1] if name in REPACKED else [0]:
             for columns, repeats in [(1, 100), (512, 8)]:
                 case = {"type": name, "width": width, "rows": rows, "columns": columns, "repacked": repacked, "profile": "plain", "seed": 5}

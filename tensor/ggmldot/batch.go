@@ -85,7 +85,7 @@ func NewBatch(f Format, width, room int) (*Batch, error) {
 	switch {
 	case width <= 0 || width%l.block != 0 || room <= 0:
 		return nil, fmt.Errorf("%w: %d rows of %d values in blocks of %d", ErrSize, room, width, l.block)
-	case width > 1<<30/room:
+	case width > 1<<28/room:
 		return nil, fmt.Errorf("%w: %d rows of %d activations are too many for a batch", ErrSize, room, width)
 	}
 	b := &Batch{format: f, width: width, blocks: width / l.block, room: room}

@@ -31,7 +31,7 @@ func floatPath(f Format, one func(w, x []float32) float32) family {
 	p.mul = func(k *Kernel, dst []float32, stride int, w []byte, b *Batch, s *Scratch) {
 		step := 1
 		if b.rows > 1 && k.width%floatLanes == 0 && k.rows%4 == 0 {
-			step = tiledRows
+			step = min(tiledRows, (len(w)/k.rowBytes+3)&^3)
 		}
 		d, err := quant.DecoderFor(k.typ)
 		if err != nil {

@@ -19,7 +19,7 @@ func TestSizes(t *testing.T) {
 	if _, err := New(tensor.Q8_0, 31, 8, false); !errors.Is(err, tensor.ErrShape) {
 		t.Errorf("31 values of Q8_0: %v", err)
 	}
-	for _, size := range [][2]int{{0, 8}, {32, 0}, {-32, 8}, {32, -1}, {1 << 40, 1}} {
+	for _, size := range [][2]int{{0, 8}, {32, 0}, {-32, 8}, {32, -1}, {math.MaxInt, 1}} {
 		if _, err := New(tensor.F32, size[0], size[1], false); !errors.Is(err, ErrSize) && !errors.Is(err, tensor.ErrShape) {
 			t.Errorf("%d rows of %d: %v", size[1], size[0], err)
 		}
