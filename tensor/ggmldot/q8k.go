@@ -27,6 +27,18 @@ type superRows struct {
 	// odd is of each row with values that are not finite: the group that it would be in
 	// if it lay among fours of columns of a repacked matrix, nil of other rows.
 	odd []*superRows
+	// alone says that there is a single column, which lies in row order too, for vector
+	// code that multiplies it by itself.
+	alone bool
+	one   superColumn
+}
+
+// superColumn is a column in row order: codes, scales of units, and sums of each 16
+// codes.
+type superColumn struct {
+	codes  []int8
+	scales []float32
+	sums   []int16
 }
 
 // superGroup is what one group of columns has of some units.
@@ -62,10 +74,12 @@ func newSuperRows(groups, units int) *superRows {
 func roomQ8_K(b *Batch) {
 	b.super = newSuperRows((b.room+columns-1)/columns, b.blocks)
 	b.super.odd = make([]*superRows, b.room)
+	b.super.one = superColumn{make([]int8, b.width), make([]float32, b.blocks), make([]int16, 16*b.blocks)}
 }
 
 // resetQ8_K clears the last group if some of its columns will not be set.
 func resetQ8_K(b *Batch) {
+	b.super.alone = b.rows == 1
 	if b.rows%columns == 0 {
 		return
 	}
@@ -91,6 +105,11 @@ func setQ8_K(b *Batch, t int, x []float32) {
 			sum16s(&sums, &q)
 		}
 		group.set(u, lane, d, &q, &sums)
+		if b.super.alone {
+			b.super.one.scales[u] = d
+			copy(b.super.one.codes[superValues*u:], q[:])
+			copy(b.super.one.sums[16*u:], sums[:])
+		}
 	}
 	if !odd {
 		return

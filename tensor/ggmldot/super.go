@@ -95,7 +95,11 @@ func plainSuper(_, _ int, repacked bool) *path {
 // mulSuper multiplies rows with columns from first to last-1, in one order. The columns'
 // groups are those of b, whose first is group base.
 func (k *Kernel) mulSuper(o *order, dst []float32, stride int, w []byte, b *superRows, base int, s *Scratch, first, last int) {
-	if first == last {
+	switch {
+	case first == last:
+		return
+	case b.alone && oneOrder(o):
+		k.mulOne(o, dst, w, b, s)
 		return
 	}
 	f, units := superFamilies[k.typ], k.width/superValues
@@ -143,12 +147,19 @@ func (k *Kernel) mulSuper(o *order, dst []float32, stride int, w []byte, b *supe
 
 // settle makes a tile ready for an order.
 func settle(o *order, f *superFamily, t *dot.Tile, rows, units int, s *superScratch) {
-	if d := t.D()[:columns*units]; o != &panel && f.times != 1 {
-		for i := range d {
-			d[i] = float32(d[i] * f.times)
-		}
-	}
+	scaleTile(o, f, t, units)
 	settleVector(o, f, t, rows, units, s)
+}
+
+// scaleTile makes a tile's scales those of the type, but for panels.
+func scaleTile(o *order, f *superFamily, t *dot.Tile, units int) {
+	if o == &panel || f.times == 1 {
+		return
+	}
+	d := t.D()[:columns*units]
+	for i := range d {
+		d[i] = float32(d[i] * f.times)
+	}
 }
 
 // finishSuperScalar gives the products of 8 weight rows.

@@ -3547,6 +3547,595 @@ block:
 	VZEROUPPER
 	RET
 
+// func onePlainAVX2(acc *float32, codes *byte, d *float32, scales *uint32, bias uint32, a *int8, da *float32, units int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·onePlainAVX2(SB), NOSPLIT, $0-64
+	MOVQ         acc+0(FP), AX
+	MOVQ         codes+8(FP), CX
+	MOVQ         d+16(FP), DX
+	MOVQ         scales+24(FP), BX
+	MOVQ         a+40(FP), SI
+	MOVQ         da+48(FP), DI
+	MOVQ         units+56(FP), R8
+	MOVL         bias+32(FP), R9
+	VMOVD        R9, X0
+	VPBROADCASTD X0, Y0
+	VMOVDQU      halves<>+0(SB), Y1
+	VMOVUPS      (AX), Y2
+
+unit:
+	VMOVDQU      (CX), Y3
+	VPSUBB       Y0, Y3, Y3
+	VMOVDQU      (SI), Y4
+	VPSIGNB      Y3, Y4, Y4
+	VPABSB       Y3, Y3
+	VPMADDUBSW   Y4, Y3, Y3
+	VPBROADCASTQ (BX), Y4
+	VPERMD       Y4, Y1, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VMOVDQU      32(CX), Y4
+	VPSUBB       Y0, Y4, Y4
+	VMOVDQU      32(SI), Y5
+	VPSIGNB      Y4, Y5, Y5
+	VPABSB       Y4, Y4
+	VPMADDUBSW   Y5, Y4, Y4
+	VPBROADCASTQ 8(BX), Y5
+	VPERMD       Y5, Y1, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      64(CX), Y4
+	VPSUBB       Y0, Y4, Y4
+	VMOVDQU      64(SI), Y5
+	VPSIGNB      Y4, Y5, Y5
+	VPABSB       Y4, Y4
+	VPMADDUBSW   Y5, Y4, Y4
+	VPBROADCASTQ 16(BX), Y5
+	VPERMD       Y5, Y1, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      96(CX), Y4
+	VPSUBB       Y0, Y4, Y4
+	VMOVDQU      96(SI), Y5
+	VPSIGNB      Y4, Y5, Y5
+	VPABSB       Y4, Y4
+	VPMADDUBSW   Y5, Y4, Y4
+	VPBROADCASTQ 24(BX), Y5
+	VPERMD       Y5, Y1, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      128(CX), Y4
+	VPSUBB       Y0, Y4, Y4
+	VMOVDQU      128(SI), Y5
+	VPSIGNB      Y4, Y5, Y5
+	VPABSB       Y4, Y4
+	VPMADDUBSW   Y5, Y4, Y4
+	VPBROADCASTQ 32(BX), Y5
+	VPERMD       Y5, Y1, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      160(CX), Y4
+	VPSUBB       Y0, Y4, Y4
+	VMOVDQU      160(SI), Y5
+	VPSIGNB      Y4, Y5, Y5
+	VPABSB       Y4, Y4
+	VPMADDUBSW   Y5, Y4, Y4
+	VPBROADCASTQ 40(BX), Y5
+	VPERMD       Y5, Y1, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      192(CX), Y4
+	VPSUBB       Y0, Y4, Y4
+	VMOVDQU      192(SI), Y5
+	VPSIGNB      Y4, Y5, Y5
+	VPABSB       Y4, Y4
+	VPMADDUBSW   Y5, Y4, Y4
+	VPBROADCASTQ 48(BX), Y5
+	VPERMD       Y5, Y1, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      224(CX), Y4
+	VPSUBB       Y0, Y4, Y4
+	VMOVDQU      224(SI), Y5
+	VPSIGNB      Y4, Y5, Y5
+	VPABSB       Y4, Y4
+	VPMADDUBSW   Y5, Y4, Y4
+	VPBROADCASTQ 56(BX), Y5
+	VPERMD       Y5, Y1, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVSS       (DX), X4
+	VMULSS       (DI), X4, X4
+	VBROADCASTSS X4, Y4
+	VCVTDQ2PS    Y3, Y3
+	VFMADD231PS  Y3, Y4, Y2
+	ADDQ         $+256, CX
+	ADDQ         $+256, SI
+	ADDQ         $+64, BX
+	ADDQ         $+32, DX
+	ADDQ         $+4, DI
+	DECQ         R8
+	JNZ          unit
+	VMOVUPS      Y2, (AX)
+	VZEROUPPER
+	RET
+
+DATA halves<>+0(SB)/4, $0x00000000
+DATA halves<>+4(SB)/4, $0x00000000
+DATA halves<>+8(SB)/4, $0x00000000
+DATA halves<>+12(SB)/4, $0x00000000
+DATA halves<>+16(SB)/4, $0x00000001
+DATA halves<>+20(SB)/4, $0x00000001
+DATA halves<>+24(SB)/4, $0x00000001
+DATA halves<>+28(SB)/4, $0x00000001
+GLOBL halves<>(SB), RODATA|NOPTR, $32
+
+// func oneSumsAVX2(acc *float32, codes *byte, d *float32, scales *uint32, corr *int16, sums *int16, a *int8, da *float32, units int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·oneSumsAVX2(SB), NOSPLIT, $0-72
+	MOVQ    acc+0(FP), AX
+	MOVQ    codes+8(FP), CX
+	MOVQ    d+16(FP), DX
+	MOVQ    scales+24(FP), BX
+	MOVQ    a+48(FP), SI
+	MOVQ    da+56(FP), DI
+	MOVQ    units+64(FP), R8
+	MOVQ    corr+32(FP), R9
+	MOVQ    sums+40(FP), R10
+	VMOVDQU halves<>+0(SB), Y0
+	VMOVUPS (AX), Y1
+
+unit:
+	VMOVDQU      (CX), Y2
+	VPMADDUBSW   (SI), Y2, Y2
+	VPBROADCASTQ (BX), Y3
+	VPERMD       Y3, Y0, Y3
+	VPMADDWD     Y3, Y2, Y2
+	VMOVDQU      32(CX), Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPBROADCASTQ 8(BX), Y4
+	VPERMD       Y4, Y0, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VMOVDQU      64(CX), Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPBROADCASTQ 16(BX), Y4
+	VPERMD       Y4, Y0, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VMOVDQU      96(CX), Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPBROADCASTQ 24(BX), Y4
+	VPERMD       Y4, Y0, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VMOVDQU      128(CX), Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPBROADCASTQ 32(BX), Y4
+	VPERMD       Y4, Y0, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VMOVDQU      160(CX), Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPBROADCASTQ 40(BX), Y4
+	VPERMD       Y4, Y0, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VMOVDQU      192(CX), Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPBROADCASTQ 48(BX), Y4
+	VPERMD       Y4, Y0, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VMOVDQU      224(CX), Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPBROADCASTQ 56(BX), Y4
+	VPERMD       Y4, Y0, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VMOVSS       (DX), X3
+	VMULSS       (DI), X3, X3
+	VMOVDQU      (R9), Y4
+	VPMADDWD     (R10), Y4, Y4
+	VPSUBD       Y4, Y2, Y2
+	VBROADCASTSS X3, Y3
+	VCVTDQ2PS    Y2, Y2
+	VFMADD231PS  Y2, Y3, Y1
+	ADDQ         $+256, CX
+	ADDQ         $+256, SI
+	ADDQ         $+64, BX
+	ADDQ         $+32, DX
+	ADDQ         $+4, DI
+	ADDQ         $+32, R9
+	ADDQ         $+32, R10
+	DECQ         R8
+	JNZ          unit
+	VMOVUPS      Y1, (AX)
+	VZEROUPPER
+	RET
+
+// func oneMins8AVX2(acc *float32, codes *byte, d *float32, scales *uint32, m *float32, corr *int16, sums *int16, a *int8, da *float32, units int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·oneMins8AVX2(SB), NOSPLIT, $0-80
+	MOVQ    acc+0(FP), AX
+	MOVQ    codes+8(FP), CX
+	MOVQ    d+16(FP), DX
+	MOVQ    scales+24(FP), BX
+	MOVQ    a+56(FP), SI
+	MOVQ    da+64(FP), DI
+	MOVQ    units+72(FP), R8
+	MOVQ    corr+40(FP), R9
+	MOVQ    sums+48(FP), R10
+	MOVQ    m+32(FP), R11
+	VMOVDQU halves<>+0(SB), Y0
+	VMOVUPS (AX), Y1
+
+unit:
+	VMOVDQU      (CX), Y2
+	VPMADDUBSW   (SI), Y2, Y2
+	VPBROADCASTQ (BX), Y3
+	VPERMD       Y3, Y0, Y3
+	VPMADDWD     Y3, Y2, Y2
+	VMOVDQU      32(CX), Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPBROADCASTQ 8(BX), Y4
+	VPERMD       Y4, Y0, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VMOVDQU      64(CX), Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPBROADCASTQ 16(BX), Y4
+	VPERMD       Y4, Y0, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VMOVDQU      96(CX), Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPBROADCASTQ 24(BX), Y4
+	VPERMD       Y4, Y0, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VMOVDQU      128(CX), Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPBROADCASTQ 32(BX), Y4
+	VPERMD       Y4, Y0, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VMOVDQU      160(CX), Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPBROADCASTQ 40(BX), Y4
+	VPERMD       Y4, Y0, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VMOVDQU      192(CX), Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPBROADCASTQ 48(BX), Y4
+	VPERMD       Y4, Y0, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VMOVDQU      224(CX), Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPBROADCASTQ 56(BX), Y4
+	VPERMD       Y4, Y0, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VMOVSS       (DX), X3
+	VMULSS       (DI), X3, X3
+	VMOVDQU      (R9), Y5
+	VPMADDWD     (R10), Y5, Y5
+	VMOVSS       (R11), X4
+	VMULSS       (DI), X4, X4
+	VBROADCASTSS X4, Y4
+	VCVTDQ2PS    Y5, Y5
+	VFNMADD231PS Y5, Y4, Y1
+	VBROADCASTSS X3, Y3
+	VCVTDQ2PS    Y2, Y2
+	VFMADD231PS  Y2, Y3, Y1
+	ADDQ         $+256, CX
+	ADDQ         $+256, SI
+	ADDQ         $+64, BX
+	ADDQ         $+32, DX
+	ADDQ         $+4, DI
+	ADDQ         $+32, R9
+	ADDQ         $+32, R10
+	ADDQ         $+32, R11
+	DECQ         R8
+	JNZ          unit
+	VMOVUPS      Y1, (AX)
+	VZEROUPPER
+	RET
+
+// func oneMins4AVX2(acc *float32, codes *byte, d *float32, scales *uint32, m *float32, corr *int16, sums *int16, a *int8, da *float32, units int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·oneMins4AVX2(SB), NOSPLIT, $0-80
+	MOVQ    acc+0(FP), AX
+	MOVQ    codes+8(FP), CX
+	MOVQ    d+16(FP), DX
+	MOVQ    scales+24(FP), BX
+	MOVQ    a+56(FP), SI
+	MOVQ    da+64(FP), DI
+	MOVQ    units+72(FP), R8
+	MOVQ    corr+40(FP), R9
+	MOVQ    sums+48(FP), R10
+	MOVQ    m+32(FP), R11
+	VMOVDQU halves<>+0(SB), Y0
+	VMOVUPS (AX), Y1
+	VMOVUPS 32(AX), X2
+
+unit:
+	VMOVDQU      (CX), Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPBROADCASTQ (BX), Y4
+	VPERMD       Y4, Y0, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VMOVDQU      32(CX), Y4
+	VPMADDUBSW   32(SI), Y4, Y4
+	VPBROADCASTQ 8(BX), Y5
+	VPERMD       Y5, Y0, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      64(CX), Y4
+	VPMADDUBSW   64(SI), Y4, Y4
+	VPBROADCASTQ 16(BX), Y5
+	VPERMD       Y5, Y0, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      96(CX), Y4
+	VPMADDUBSW   96(SI), Y4, Y4
+	VPBROADCASTQ 24(BX), Y5
+	VPERMD       Y5, Y0, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      128(CX), Y4
+	VPMADDUBSW   128(SI), Y4, Y4
+	VPBROADCASTQ 32(BX), Y5
+	VPERMD       Y5, Y0, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      160(CX), Y4
+	VPMADDUBSW   160(SI), Y4, Y4
+	VPBROADCASTQ 40(BX), Y5
+	VPERMD       Y5, Y0, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      192(CX), Y4
+	VPMADDUBSW   192(SI), Y4, Y4
+	VPBROADCASTQ 48(BX), Y5
+	VPERMD       Y5, Y0, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      224(CX), Y4
+	VPMADDUBSW   224(SI), Y4, Y4
+	VPBROADCASTQ 56(BX), Y5
+	VPERMD       Y5, Y0, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVSS       (DX), X4
+	VMULSS       (DI), X4, X4
+	VMOVDQU      (R9), Y6
+	VPMADDWD     (R10), Y6, Y6
+	VMOVSS       (R11), X5
+	VMULSS       (DI), X5, X5
+	VPHADDD      Y6, Y6, Y6
+	VPERMQ       $0x08, Y6, Y6
+	VCVTDQ2PS    X6, X6
+	VBROADCASTSS X5, X5
+	VFNMADD231PS X6, X5, X2
+	VBROADCASTSS X4, Y4
+	VCVTDQ2PS    Y3, Y3
+	VFMADD231PS  Y3, Y4, Y1
+	ADDQ         $+256, CX
+	ADDQ         $+256, SI
+	ADDQ         $+64, BX
+	ADDQ         $+32, DX
+	ADDQ         $+4, DI
+	ADDQ         $+32, R9
+	ADDQ         $+32, R10
+	ADDQ         $+32, R11
+	DECQ         R8
+	JNZ          unit
+	VMOVUPS      X2, 32(AX)
+	VMOVUPS      Y1, (AX)
+	VZEROUPPER
+	RET
+
+// func oneMins1AVX2(acc *float32, codes *byte, d *float32, scales *uint32, m *float32, corr *int16, sums *int16, a *int8, da *float32, units int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·oneMins1AVX2(SB), NOSPLIT, $0-80
+	MOVQ    acc+0(FP), AX
+	MOVQ    codes+8(FP), CX
+	MOVQ    d+16(FP), DX
+	MOVQ    scales+24(FP), BX
+	MOVQ    a+56(FP), SI
+	MOVQ    da+64(FP), DI
+	MOVQ    units+72(FP), R8
+	MOVQ    corr+40(FP), R9
+	MOVQ    sums+48(FP), R10
+	MOVQ    m+32(FP), R11
+	VMOVDQU halves<>+0(SB), Y0
+	VMOVUPS (AX), Y1
+	VMOVSS  32(AX), X2
+
+unit:
+	VMOVDQU      (CX), Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPBROADCASTQ (BX), Y4
+	VPERMD       Y4, Y0, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VMOVDQU      32(CX), Y4
+	VPMADDUBSW   32(SI), Y4, Y4
+	VPBROADCASTQ 8(BX), Y5
+	VPERMD       Y5, Y0, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      64(CX), Y4
+	VPMADDUBSW   64(SI), Y4, Y4
+	VPBROADCASTQ 16(BX), Y5
+	VPERMD       Y5, Y0, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      96(CX), Y4
+	VPMADDUBSW   96(SI), Y4, Y4
+	VPBROADCASTQ 24(BX), Y5
+	VPERMD       Y5, Y0, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      128(CX), Y4
+	VPMADDUBSW   128(SI), Y4, Y4
+	VPBROADCASTQ 32(BX), Y5
+	VPERMD       Y5, Y0, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      160(CX), Y4
+	VPMADDUBSW   160(SI), Y4, Y4
+	VPBROADCASTQ 40(BX), Y5
+	VPERMD       Y5, Y0, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      192(CX), Y4
+	VPMADDUBSW   192(SI), Y4, Y4
+	VPBROADCASTQ 48(BX), Y5
+	VPERMD       Y5, Y0, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      224(CX), Y4
+	VPMADDUBSW   224(SI), Y4, Y4
+	VPBROADCASTQ 56(BX), Y5
+	VPERMD       Y5, Y0, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVSS       (DX), X4
+	VMULSS       (DI), X4, X4
+	VMOVDQU      (R9), Y6
+	VPMADDWD     (R10), Y6, Y6
+	VMOVSS       (R11), X5
+	VMULSS       (DI), X5, X5
+	VEXTRACTI128 $0x01, Y6, X7
+	VPADDD       X6, X7, X7
+	VPSHUFD      $0x4e, X7, X6
+	VPADDD       X6, X7, X7
+	VPSHUFD      $0xb1, X7, X6
+	VPADDD       X6, X7, X7
+	VCVTDQ2PS    X7, X7
+	VFNMADD231SS X7, X5, X2
+	VBROADCASTSS X4, Y4
+	VCVTDQ2PS    Y3, Y3
+	VFMADD231PS  Y3, Y4, Y1
+	ADDQ         $+256, CX
+	ADDQ         $+256, SI
+	ADDQ         $+64, BX
+	ADDQ         $+32, DX
+	ADDQ         $+4, DI
+	ADDQ         $+32, R9
+	ADDQ         $+32, R10
+	ADDQ         $+32, R11
+	DECQ         R8
+	JNZ          unit
+	VMOVSS       X2, 32(AX)
+	VMOVUPS      Y1, (AX)
+	VZEROUPPER
+	RET
+
+// func oneWholeAVX2(acc *float32, codes *byte, d *float32, scales *uint32, m *float32, corr *int16, sums *int16, a *int8, da *float32, units int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·oneWholeAVX2(SB), NOSPLIT, $0-80
+	MOVQ    acc+0(FP), AX
+	MOVQ    codes+8(FP), CX
+	MOVQ    d+16(FP), DX
+	MOVQ    scales+24(FP), BX
+	MOVQ    a+56(FP), SI
+	MOVQ    da+64(FP), DI
+	MOVQ    units+72(FP), R8
+	MOVQ    corr+40(FP), R9
+	MOVQ    sums+48(FP), R10
+	MOVQ    m+32(FP), R11
+	VMOVDQU halves<>+0(SB), Y0
+	VMOVSS  (AX), X2
+	VMOVSS  4(AX), X1
+
+unit:
+	VMOVDQU      (CX), Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPBROADCASTQ (BX), Y4
+	VPERMD       Y4, Y0, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VMOVDQU      32(CX), Y4
+	VPMADDUBSW   32(SI), Y4, Y4
+	VPBROADCASTQ 8(BX), Y5
+	VPERMD       Y5, Y0, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      64(CX), Y4
+	VPMADDUBSW   64(SI), Y4, Y4
+	VPBROADCASTQ 16(BX), Y5
+	VPERMD       Y5, Y0, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      96(CX), Y4
+	VPMADDUBSW   96(SI), Y4, Y4
+	VPBROADCASTQ 24(BX), Y5
+	VPERMD       Y5, Y0, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      128(CX), Y4
+	VPMADDUBSW   128(SI), Y4, Y4
+	VPBROADCASTQ 32(BX), Y5
+	VPERMD       Y5, Y0, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      160(CX), Y4
+	VPMADDUBSW   160(SI), Y4, Y4
+	VPBROADCASTQ 40(BX), Y5
+	VPERMD       Y5, Y0, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      192(CX), Y4
+	VPMADDUBSW   192(SI), Y4, Y4
+	VPBROADCASTQ 48(BX), Y5
+	VPERMD       Y5, Y0, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      224(CX), Y4
+	VPMADDUBSW   224(SI), Y4, Y4
+	VPBROADCASTQ 56(BX), Y5
+	VPERMD       Y5, Y0, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVSS       (DX), X4
+	VMULSS       (DI), X4, X4
+	VMOVDQU      (R9), Y6
+	VPMADDWD     (R10), Y6, Y6
+	VMOVSS       (R11), X5
+	VMULSS       (DI), X5, X5
+	VEXTRACTI128 $0x01, Y6, X7
+	VPADDD       X6, X7, X7
+	VPSHUFD      $0x4e, X7, X6
+	VPADDD       X6, X7, X7
+	VPSHUFD      $0xb1, X7, X6
+	VPADDD       X6, X7, X7
+	VCVTDQ2PS    X7, X7
+	VFMADD231SS  X7, X5, X1
+	VEXTRACTI128 $0x01, Y3, X5
+	VPADDD       X3, X5, X5
+	VPSHUFD      $0x4e, X5, X3
+	VPADDD       X3, X5, X5
+	VPSHUFD      $0xb1, X5, X3
+	VPADDD       X3, X5, X5
+	VCVTDQ2PS    X5, X5
+	VFMADD231SS  X5, X4, X2
+	ADDQ         $+256, CX
+	ADDQ         $+256, SI
+	ADDQ         $+64, BX
+	ADDQ         $+32, DX
+	ADDQ         $+4, DI
+	ADDQ         $+32, R9
+	ADDQ         $+32, R10
+	ADDQ         $+32, R11
+	DECQ         R8
+	JNZ          unit
+	VMOVSS       X1, 4(AX)
+	VMOVSS       X2, (AX)
+	VZEROUPPER
+	RET
+
 // func finishPlainAVX2(out *float32, acc *float32, over *float32)
 // Requires: AVX
 TEXT ·finishPlainAVX2(SB), NOSPLIT, $0-24

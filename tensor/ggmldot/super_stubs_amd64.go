@@ -99,6 +99,36 @@ func panelWideAVX2(acc *float32, codes *byte, d *float32, scales *uint32, a *int
 //go:noescape
 func panelSignedOf9AVX2(acc *float32, codes *byte, d *float32, scales *uint32, totals *int32, a *int8, da *float32, units int)
 
+// onePlainAVX2 adds units of a weight row to its sums with a single column, which lie together.
+//
+//go:noescape
+func onePlainAVX2(acc *float32, codes *byte, d *float32, scales *uint32, bias uint32, a *int8, da *float32, units int)
+
+// oneSumsAVX2 adds units of a weight row to its sums with a single column, which lie together.
+//
+//go:noescape
+func oneSumsAVX2(acc *float32, codes *byte, d *float32, scales *uint32, corr *int16, sums *int16, a *int8, da *float32, units int)
+
+// oneMins8AVX2 adds units of a weight row to its sums with a single column, which lie together.
+//
+//go:noescape
+func oneMins8AVX2(acc *float32, codes *byte, d *float32, scales *uint32, m *float32, corr *int16, sums *int16, a *int8, da *float32, units int)
+
+// oneMins4AVX2 adds units of a weight row to its sums with a single column, which lie together.
+//
+//go:noescape
+func oneMins4AVX2(acc *float32, codes *byte, d *float32, scales *uint32, m *float32, corr *int16, sums *int16, a *int8, da *float32, units int)
+
+// oneMins1AVX2 adds units of a weight row to its sums with a single column, which lie together.
+//
+//go:noescape
+func oneMins1AVX2(acc *float32, codes *byte, d *float32, scales *uint32, m *float32, corr *int16, sums *int16, a *int8, da *float32, units int)
+
+// oneWholeAVX2 adds units of a weight row to its sums with a single column, which lie together.
+//
+//go:noescape
+func oneWholeAVX2(acc *float32, codes *byte, d *float32, scales *uint32, m *float32, corr *int16, sums *int16, a *int8, da *float32, units int)
+
 // finishPlainAVX2 gives the products of 8 weight rows with 8 columns; over points to a factor that comes last.
 //
 //go:noescape

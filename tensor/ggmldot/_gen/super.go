@@ -35,6 +35,9 @@ func super() {
 	for _, k := range panelKinds {
 		superPanel(k)
 	}
+	for _, k := range oneKinds {
+		superOne(k)
+	}
 	for _, k := range laneKinds {
 		superFinish(k)
 	}
