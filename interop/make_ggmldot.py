@@ -215,6 +215,15 @@ def bench(peer, names):
                 print(f"{name}{'_repacked' * repacked}/{columns} {2e-9 * width * rows * columns / seconds:.1f} GFLOP/s", flush=True)
 
 
+def repacks(peer):
+    """Which matrices of up to 17 rows the CPU_REPACK buffer takes, by type."""
+    out = {}
+    for name, row in TYPES.items():
+        case = {"type": name, "width": max(row[1], 32), "columns": 1, "repacked": 1, "profile": "plain", "seed": 1}
+        out[name] = [rows for rows in range(1, 18) if peer.product({**case, "rows": rows})]
+    return out
+
+
 def main():
     args = sys.argv[1:]
     check = "--check" in args
@@ -225,6 +234,11 @@ def main():
         bench(ours, names)
         return
     OUT.mkdir(exist_ok=True)
+    table = repacks(ours)
+    if table != repacks(theirs):
+        print("the two libraries repack other matrices")
+    if not check:
+        (OUT / "repacks.json").write_text(json.dumps(table) + "\n")
     for name in names:
         lines, different = [], 0
         for case in cases(name):

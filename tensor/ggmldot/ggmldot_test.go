@@ -2,8 +2,11 @@ package ggmldot
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"math"
+	"os"
+	"slices"
 	"testing"
 
 	"quern/tensor"
@@ -60,6 +63,33 @@ func TestSizes(t *testing.T) {
 	}
 	if err := k.Mul(make([]float32, 16), 8, make([]byte, 128), other, &s); !errors.Is(err, ErrSize) {
 		t.Errorf("F16 activations: %v", err)
+	}
+}
+
+// TestRepacks: the matrices that ggml's repacked buffer takes, and no others.
+func TestRepacks(t *testing.T) {
+	raw, err := os.ReadFile("../../testdata/ggmldot/repacks.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table map[string][]int
+	if err := json.Unmarshal(raw, &table); err != nil {
+		t.Fatal(err)
+	}
+	for name, repacked := range table {
+		typ, err := tensor.ParseType(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows := range 18 {
+			want := slices.Contains(repacked, rows)
+			if got := Repacks(typ, rows); got != want {
+				t.Errorf("%s, %d rows: %v, want %v", name, rows, got, want)
+			}
+			if _, err := New(typ, 256, rows, true); (err == nil) != want {
+				t.Errorf("%s, %d rows: %v, want a kernel: %v", name, rows, err, want)
+			}
+		}
 	}
 }
 

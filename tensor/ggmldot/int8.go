@@ -37,7 +37,7 @@ const rowStep = dot.Step
 // int8Rows are rowStep unpacked rows of weights, block by block:
 //
 //	codes   32 codes of row 0, of row 1, ... row 7, then room for a second form of them
-//	d       scales d of rows 0-7, then m
+//	scales  d of rows 0-7, then m
 type int8Rows struct {
 	tile   dot.Tile
 	codes  []int8
