@@ -11,11 +11,15 @@ import (
 // settleVector makes a tile ready for vector code, which wants signed codes without bias
 // of some types, and leaves it useless for other code.
 func settleVector(o *order, f *superFamily, t *dot.Tile, rows, units int, s *superScratch) {
-	if !useFMA || f.wide {
-		return
-	}
 	codes, bias := t.Codes(), f.bias
 	switch {
+	case !useFMA:
+		return
+	case f.wide:
+		if o == &panel {
+			splitNibbles(t, &s.rests, rows, units)
+		}
+		return
 	case o == &lanesIQ1_S || o == &lanesIQ1_M:
 		splitEighths(codes, &s.rests, rows, units)
 		bias = 2
@@ -56,6 +60,25 @@ func splitEighths(codes []byte, rests *[columns * dot.TileWidth]byte, rows, unit
 			x := binary.LittleEndian.Uint64(from[v:]) + each // 8(g+2) + e+1
 			binary.LittleEndian.PutUint64(from[v:], x>>3&(0x1f*each))
 			binary.LittleEndian.PutUint64(to[v:], x&(7*each))
+		}
+	}
+}
+
+// splitNibbles splits codes from -127 to 127, less a bias of -127: codes become the
+// upper 4 bits, rests the lower.
+func splitNibbles(t *dot.Tile, rests *[columns * dot.TileWidth]byte, rows, units int) {
+	const each = 0x0101010101010101
+	for i := range rows {
+		from := t.Codes()[i*dot.TileWidth:][:superValues*units]
+		to := rests[i*dot.TileWidth:][:superValues*units]
+		for v := 0; v < len(from); v += 8 {
+			x := (binary.LittleEndian.Uint64(from[v:]) ^ 0x80*each) - each
+			binary.LittleEndian.PutUint64(from[v:], x>>4&(15*each))
+			binary.LittleEndian.PutUint64(to[v:], x&(15*each))
+		}
+		corr := t.Corr()[i*dot.TileWidth/16:][:16*units]
+		for j, s := range t.Scales()[i*dot.TileWidth/16:][:16*units] {
+			corr[j] = 127 * int16(s)
 		}
 	}
 }
@@ -127,7 +150,7 @@ func sumSuper(o *order, f *superFamily, acc []float32, t *dot.Tile, rows int, g 
 		case &panel:
 			switch {
 			case f.wide:
-				panelWideAVX2(&to[0], codes, d, scales, a, da, n)
+				panelNibblesAVX2(&to[0], codes, &s.rests[i*dot.TileWidth], d, scales, corr, sums16, a, da, n)
 			case f.bias == 0:
 				panelSignedAVX2(&to[0], codes, d, scales, &s.totals[i], a, da, n)
 			default:

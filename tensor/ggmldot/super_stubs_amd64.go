@@ -89,15 +89,15 @@ func panelBiasedAVX2(acc *float32, codes *byte, d *float32, scales *uint32, corr
 //go:noescape
 func panelSignedAVX2(acc *float32, codes *byte, d *float32, scales *uint32, totals *int32, a *int8, da *float32, units int)
 
-// panelWideAVX2 adds units to the sums of 4 weight rows with 8 columns.
-//
-//go:noescape
-func panelWideAVX2(acc *float32, codes *byte, d *float32, scales *uint32, a *int8, da *float32, units int)
-
 // panelSignedOf9AVX2 adds units to the sums of 4 weight rows with 8 columns.
 //
 //go:noescape
 func panelSignedOf9AVX2(acc *float32, codes *byte, d *float32, scales *uint32, totals *int32, a *int8, da *float32, units int)
+
+// panelNibblesAVX2 adds units to the sums of 4 weight rows with 8 columns; blocks of 32 have one scale.
+//
+//go:noescape
+func panelNibblesAVX2(acc *float32, high *byte, low *byte, d *float32, scales *uint32, corr *int16, sums *int16, a *int8, da *float32, units int)
 
 // onePlainAVX2 adds units of a weight row to its sums with a single column, which lie together.
 //

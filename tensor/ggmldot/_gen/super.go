@@ -35,6 +35,7 @@ func super() {
 	for _, k := range panelKinds {
 		superPanel(k)
 	}
+	superNibbles()
 	for _, k := range oneKinds {
 		superOne(k)
 	}
