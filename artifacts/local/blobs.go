@@ -118,6 +118,43 @@ func (s *Store) NewBlob(ctx context.Context, opt artifacts.BlobOptions) (artifac
 	return &writer{s: s, ctx: ctx, opt: opt, f: f, h: artifacts.NewHash()}, nil
 }
 
+// ResumeBlob starts the blob that want names, or goes on with what an earlier
+// call has left of it: the writer's Size says how many bytes are there. Abort and
+// the end of ctx keep them for the next call; bytes that turn out wrong, and a
+// write that fails, leave nothing. gc removes what nobody went on with. If
+// another process is at it, the blob is made anew, and what there is of it stays.
+func (s *Store) ResumeBlob(ctx context.Context, want artifacts.Descriptor) (artifacts.BlobWriter, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.writable(); err != nil {
+		return nil, err
+	}
+	opt := artifacts.BlobOptions{MediaType: want.MediaType, Size: want.Size}
+	fo := s.fileOptions()
+	fo.Mode, fo.Size = 0o444, opt.Size
+	for range 2 {
+		f, have, err := atomicfile.Resume(s.path(ingestDir, want.Digest.Hex()+"-part"), fo)
+		if errors.Is(err, atomicfile.ErrBusy) {
+			break
+		}
+		if err != nil {
+			return nil, s.changeError(err)
+		}
+		w := &writer{s: s, ctx: ctx, opt: opt, f: f, h: artifacts.NewHash()}
+		if have > want.Size {
+			f.Discard() // of no use
+			continue
+		}
+		if w.n, err = artifacts.CopyRange(ctx, w.h, f, 0, have); err != nil {
+			f.Abort()
+			return nil, fmt.Errorf("store %s: what there is of blob %s: at offset %d: %w", s.dir, want.Digest, w.n, err)
+		}
+		return w, nil
+	}
+	return s.NewBlob(ctx, opt)
+}
+
 type writer struct {
 	s   *Store
 	ctx context.Context
@@ -136,6 +173,13 @@ func (w *writer) Sum() artifacts.Digest { return artifacts.SumHash(w.h) }
 // forgets to abort.
 func (w *writer) fail(err error) error {
 	w.err = err
+	w.f.Discard()
+	return err
+}
+
+// leave gives the file up; one of ResumeBlob keeps its bytes.
+func (w *writer) leave(err error) error {
+	w.err = err
 	w.f.Abort()
 	return err
 }
@@ -145,7 +189,7 @@ func (w *writer) Write(p []byte) (int, error) {
 		return 0, w.err
 	}
 	if w.ctx.Err() != nil {
-		return 0, w.fail(context.Cause(w.ctx))
+		return 0, w.leave(context.Cause(w.ctx))
 	}
 	n, err := w.f.Write(p)
 	w.h.Write(p[:n])
@@ -158,7 +202,7 @@ func (w *writer) Write(p []byte) (int, error) {
 
 func (w *writer) Abort() {
 	if w.err == nil {
-		w.fail(fmt.Errorf("write blob: %w", artifacts.ErrClosed))
+		w.leave(fmt.Errorf("write blob: %w", artifacts.ErrClosed))
 	}
 }
 
@@ -170,29 +214,36 @@ func (w *writer) Commit(want artifacts.Digest) (artifacts.Descriptor, error) {
 	if err := artifacts.CheckPromise(d, w.opt, want); err != nil {
 		return artifacts.Descriptor{}, w.fail(err)
 	}
-	if err := w.place(d); err != nil {
+	placed, err := w.place(d)
+	if err != nil && w.ctx.Err() != nil {
+		return artifacts.Descriptor{}, w.leave(err)
+	}
+	if err != nil {
 		return artifacts.Descriptor{}, w.fail(w.s.changeError(err))
 	}
-	w.Abort()
+	if !placed {
+		w.fail(nil) // the store had it
+	}
+	w.err = fmt.Errorf("write blob: %w", artifacts.ErrClosed)
 	return d, nil
 }
 
 // place gives the file its name, unless the blob is there already: then that
 // one is read, and kept if it is good, so that hard links to it stay shared and
 // a damaged one does not stay for ever.
-func (w *writer) place(d artifacts.Descriptor) error {
+func (w *writer) place(d artifacts.Descriptor) (placed bool, err error) {
 	release, err := w.s.Hold(w.ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer release()
 	path := w.s.blobPath(d.Digest)
 	good, err := w.s.verified(w.ctx, d)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if good && w.s.touch(path) == nil {
-		return nil
+		return false, nil
 	}
 	// The name is free, or has damaged bytes, or another process has just
 	// taken it with the same ones: all are replaced, without a moment in which
@@ -202,10 +253,10 @@ func (w *writer) place(d artifacts.Descriptor) error {
 		// Windows replaces no file that is read-only or open. That is fine if
 		// another process has just put it there.
 		if good, _ := w.s.verified(w.ctx, d); good {
-			return nil
+			return false, nil
 		}
 	}
-	return err
+	return true, err
 }
 
 // verified reports whether the store has exactly these bytes.

@@ -117,6 +117,9 @@ func (s *Store) exportLink(ctx context.Context, d artifacts.Descriptor, path str
 	return fmt.Errorf("%w: %w", errNoLink, err)
 }
 
+// Outside refuses a path in the store itself, with artifacts.ErrName.
+func (s *Store) Outside(path string) error { return s.outside(path) }
+
 // outside refuses a path in the store itself.
 func (s *Store) outside(path string) error {
 	dir, err := filepath.Abs(filepath.Dir(path))

@@ -101,6 +101,7 @@ type File struct {
 	opt  Options
 
 	reserved bool
+	keep     bool // Abort leaves the temporary file, see Resume
 
 	mu   sync.Mutex
 	done bool
@@ -283,7 +284,8 @@ func (w *File) stick(err error) error {
 	return err
 }
 
-// Abort drops the file. It is a no-op after Commit or Abort.
+// Abort drops the file, unless Resume gave it. It is a no-op after Commit or
+// Abort.
 func (w *File) Abort() {
 	w.mu.Lock()
 	done := w.done
@@ -296,7 +298,7 @@ func (w *File) Abort() {
 
 func (w *File) drop() {
 	w.f.Close()
-	if w.tmp != "" {
+	if w.tmp != "" && !w.keep {
 		os.Remove(w.tmp)
 	}
 	if w.lock != nil {

@@ -36,6 +36,7 @@ func (w *File) CommitAs(path string) error {
 		err = w.finish(path)
 	}
 	if err != nil {
+		w.keep = false
 		w.drop()
 		return fmt.Errorf("write %s: %w", path, err)
 	}
@@ -54,6 +55,11 @@ func (w *File) finish(path string) error {
 		}
 		if st.Size() != w.opt.Size {
 			return fmt.Errorf("%w: %d bytes, planned %d", ErrLength, st.Size(), w.opt.Size)
+		}
+	}
+	if w.keep {
+		if err := w.f.Chmod(w.opt.Mode); err != nil {
+			return err
 		}
 	}
 	if err := w.opt.before(StepSync, path); err != nil {
