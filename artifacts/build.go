@@ -275,12 +275,8 @@ func (s *BuildSource) check() error {
 }
 
 func (o *BuildOutput) check() error {
-	if err := checkPath(o.File); err != nil {
+	if err := CheckFile(o.File); err != nil {
 		return err
-	}
-	// What other systems take for a drive, a stream or a separator.
-	if strings.ContainsAny(o.File, `:\`) {
-		return fmt.Errorf("path %q has a character that is not safe everywhere", o.File)
 	}
 	if o.MediaType == "" || o.Digest.IsZero() || o.Size < 0 {
 		return fmt.Errorf("media type %q, digest %s and size %d must be set", o.MediaType, o.Digest, o.Size)
@@ -303,6 +299,19 @@ func (o *BuildOutput) check() error {
 			return fmt.Errorf("tensor %q: %d bytes at offset %d are beyond the file's end at %d", t.Name, t.Bytes, t.Offset, o.Size)
 		}
 		at = t.Offset + t.Bytes
+	}
+	return nil
+}
+
+// CheckFile accepts the names that files of an artifact may have: clean relative
+// paths with slashes that every system keeps inside of a folder.
+func CheckFile(p string) error {
+	if err := checkPath(p); err != nil {
+		return err
+	}
+	// What other systems take for a drive, a stream or a separator.
+	if strings.ContainsAny(p, `:\`) {
+		return fmt.Errorf("path %q has a character that is not safe everywhere", p)
 	}
 	return nil
 }

@@ -71,12 +71,15 @@ func buildManifest(b *Build, config Descriptor) ocispec.Manifest {
 // ReadBuild reads the build of a manifest, verified, and checks that manifest
 // and config tell the same.
 func ReadBuild(ctx context.Context, s BlobReader, d Descriptor) (*Build, error) {
+	if d.MediaType != ocispec.MediaTypeImageManifest {
+		return nil, fmt.Errorf("%s: %w: media type %q: %w", d.Digest, ErrManifest, d.MediaType, ErrNoBuild)
+	}
 	m, err := ReadManifest(ctx, s, d)
 	if err != nil {
 		return nil, err
 	}
 	if m.ArtifactType != ArtifactTypeBuild || m.Config.MediaType != MediaTypeBuildConfig {
-		return nil, fmt.Errorf("%s: %w: artifact type %q with config %q is not a quern build", d.Digest, ErrManifest, m.ArtifactType, m.Config.MediaType)
+		return nil, fmt.Errorf("%s: %w: artifact type %q with config %q: %w", d.Digest, ErrManifest, m.ArtifactType, m.Config.MediaType, ErrNoBuild)
 	}
 	cd, err := FromOCI(m.Config)
 	if err != nil {

@@ -20,6 +20,8 @@ var (
 	// ErrManifest marks a manifest or config that breaks the rules of its
 	// format.
 	ErrManifest = errors.New("bad manifest")
+	// ErrNoBuild marks the manifest of something else, where a build was wanted.
+	ErrNoBuild = errors.New("not a quern build")
 	// ErrNotStore marks a folder that is not an OCI image layout.
 	ErrNotStore = errors.New("not a store")
 	// ErrInUse marks work that must wait until no other process writes.

@@ -73,20 +73,20 @@ var layers = []layer{
 // no user runs.
 var testOnly = []string{
 	"internal/adbdevice", "internal/faulty", "internal/testmodel", "internal/scripts", "internal/fmacheck",
-	"artifacts/storetest", "artifacts/sink/sinktest", "artifacts/mem", "hub/hubtest", "model/modeltest", "stages/stagetest", "interop",
+	"artifacts/storetest", "artifacts/sink/sinktest", "artifacts/registry/registrytest", "artifacts/mem", "hub/hubtest", "model/modeltest", "stages/stagetest", "interop",
 }
 
 // outside are packages from elsewhere that have one place in the house; the
 // value says where.
 var outside = map[string][]string{
-	"net/http":                            {"hub", "artifacts/sink"}, // one client a direction, each with one set of rules for tokens and redirects
-	"os/exec":                             {"artifacts/sink"},        // a recipe runs no command but the sinks it names
+	"net/http":                            {"hub", "artifacts/sink", "artifacts/registry"}, // models in, files to devices, artifacts both ways: one client each, with one set of rules for tokens and redirects
+	"os/exec":                             {"artifacts/sink"},                              // a recipe runs no command but the sinks it names
 	"plugin":                              {},
 	"unsafe":                              {"tensor/quant"},
 	"github.com/urfave/cli/v2":            {"cmd"},
 	"github.com/schollz/progressbar/v3":   {"cmd"},
 	"github.com/apache/arrow/go/v17":      {"verify/parquet"},
-	"oras.land/oras-go/v2":                {}, // a second reader, for tests
+	"oras.land/oras-go/v2":                {"artifacts/registry"}, // it runs docker's credential helpers, so see userOnly
 	"github.com/klauspost/compress":       {"internal/inflate", "cmd"},
 	"testing":                             {},
 	"net/http/httptest":                   {},
@@ -96,6 +96,12 @@ var outside = map[string][]string{
 	"github.com/opencontainers/go-digest": {"artifacts"},
 	"go.yaml.in/yaml/v4":                  {"recipes", "model/convert"},
 	"github.com/ardanlabs/jinja":          {"tokenizer/chat"},
+}
+
+// userOnly are packages of ours that the commands of a user alone may lead to, and
+// nothing that a recipe does. The value says who may import them.
+var userOnly = map[string][]string{
+	"artifacts/registry": {"artifacts/registry", "cmd", "interop"},
 }
 
 // writers may give files their names: the one atomic writer, and the spool of
@@ -219,6 +225,11 @@ func forbidden(pkg, imported string, l *layer) string {
 		}
 		return ""
 	}
+	for name, where := range userOnly {
+		if under(own, []string{name}) && !under(pkg, where) && !inTest {
+			return "it is for " + strings.Join(where, ", ")
+		}
+	}
 	switch {
 	case under(own, testOnly) && !inTest:
 		return "it is for tests only"
@@ -259,6 +270,13 @@ func TestTheTableCanFail(t *testing.T) {
 		{"hub", "net/http/httptest", true},
 		{"cmd/quern", "os/exec", true},
 		{"artifacts/sink", "os/exec", false},
+		{"artifacts/registry", "os/exec", true},
+		{"artifacts/registry", "oras.land/oras-go/v2/registry/remote", false},
+		{"artifacts/local", "oras.land/oras-go/v2/content/oci", true},
+		{"stages/source", "quern/artifacts/registry", true},
+		{"artifacts/sink", "quern/artifacts/registry", true},
+		{"recipes", "quern/artifacts/registry", true},
+		{"cmd/quern", "quern/artifacts/registry", false},
 		{"artifacts/local", "os/exec", true},
 		{"cmd/quern", "testing", true},
 		{"artifacts/local", "github.com/apache/arrow/go/v17/parquet", true},
