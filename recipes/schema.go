@@ -202,7 +202,7 @@ func sourceObject() *object {
 			{key: "path", goName: "Path", kind: kindRepoFile, noDef: "the model that the repository holds", example: "model-BF16.gguf",
 				doc: "With hf: one file of the repository, such as one of its GGUF files (of a split one the first), a text, or an importance matrix."},
 			{key: "artifact", goName: "Artifact", kind: kindArtifact, example: "stories-q8",
-				doc: "An artifact of the store: the name of the recipe that built it, or sha256: and its digest. One of several outputs is NAME/FILE."},
+				doc: "An artifact of the store: the name of the recipe that built it, the reference that `quern pull` fetched it by, or sha256: and its digest. One of several files is NAME/FILE."},
 			{key: "sha256", goName: "SHA256", kind: kindSHA256, noDef: "not checked before the first build",
 				example: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
 				doc:     "With file, gguf or url: the digest that the content must have."},

@@ -169,9 +169,10 @@ func (f *field) parseText(s string) (any, error) {
 		return ref.String(), nil
 	case kindArtifact:
 		if !artifactPattern.MatchString(s) {
-			return nil, fmt.Errorf("%s is not an artifact: it must be a recipe's name or sha256: and 64 hex digits, and may name an output behind a /", quote(s))
+			return nil, fmt.Errorf("%s is not an artifact: it must be a recipe's name, the reference of what was pulled, or sha256: and 64 hex digits, and may name a file behind a /", quote(s))
 		}
-		if _, file, ok := strings.Cut(s, "/"); ok {
+		// A reference goes on with a repository where a name goes on with a file.
+		if name, file, ok := strings.Cut(s, "/"); ok && !strings.ContainsAny(name, ".:") && name != "localhost" {
 			return s, checkOutputFile(file)
 		}
 		return s, nil
@@ -360,7 +361,7 @@ func checkName(s string) error {
 	return nil
 }
 
-var artifactPattern = regexp.MustCompile(`^(sha256:[0-9a-f]{64}|[a-z0-9][a-z0-9._-]{0,99})(/.+)?$`)
+var artifactPattern = regexp.MustCompile(`^((sha256:[0-9a-f]{64}|[a-z0-9][a-z0-9._-]{0,99})(/.+)?|[a-z0-9][a-z0-9._-]{0,99}:[0-9]{1,5}/.+)$`)
 
 // parseType takes any ggml type of numbers in any letter case; whether it can
 // be written is for the stage to say. words are what else could be meant.

@@ -241,13 +241,21 @@ func (m *Manifest) Model(name string) (*File, error) {
 	return found, nil
 }
 
-// isLaterShard knows the second and later shards of a GGUF file by their names.
-func isLaterShard(p string) bool {
+// IsShard reports whether a file is a part of a split GGUF file, by its name.
+func IsShard(p string) bool { return shard(p) > 0 }
+
+func isLaterShard(p string) bool { return shard(p) > 1 }
+
+// shard is the number of a shard, from 1, and 0 for a whole file.
+func shard(p string) int {
 	var i, n int
-	stem := strings.TrimSuffix(p, ".gguf")
-	if len(stem) < len("-00001-of-00002") {
-		return false
+	const form = "-00001-of-00002"
+	stem, ok := strings.CutSuffix(p, ".gguf")
+	if !ok || len(stem) < len(form) {
+		return 0
 	}
-	k, err := fmt.Sscanf(stem[len(stem)-len("-00001-of-00002"):], "-%05d-of-%05d", &i, &n)
-	return err == nil && k == 2 && i > 1
+	if k, err := fmt.Sscanf(stem[len(stem)-len(form):], "-%05d-of-%05d", &i, &n); err != nil || k != 2 || n < 2 {
+		return 0
+	}
+	return i
 }

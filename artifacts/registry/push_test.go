@@ -26,9 +26,9 @@ func TestPush(t *testing.T) {
 	}{
 		{"plain", &registrytest.Server{}, 3},
 		{"addresses that serve once", &registrytest.Server{OldAddresses: true}, 3},
-		{"no pieces, 405", &registrytest.Server{NoChunks: 405}, 1},
-		{"no pieces, 404", &registrytest.Server{NoChunks: 404}, 1},
-		{"no pieces, 501", &registrytest.Server{NoChunks: 501}, 1},
+		{"405 to a piece", &registrytest.Server{NoChunks: 405}, 1},
+		{"404 to a piece", &registrytest.Server{NoChunks: 404}, 1},
+		{"501 to a piece", &registrytest.Server{NoChunks: 501}, 1},
 		{"201 to a piece", &registrytest.Server{NoChunks: 201}, 1},
 		{"larger pieces", &registrytest.Server{MinChunk: 6000}, 2},
 		{"pieces larger than the blob", &registrytest.Server{MinChunk: 60000}, 0},

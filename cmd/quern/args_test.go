@@ -141,7 +141,7 @@ func TestComplete(t *testing.T) {
 		words string // a trailing space starts a new word
 		want  []string
 	}{
-		{"", []string{"build", "plan", "recipes", "quantize", "inspect", "diff", "verify", "punch", "send", "store", "run", "logits", "heads", "tokenize", "tokens", "ppl", "loops", "imatrix", "trace", "schema", "completion"}},
+		{"", []string{"build", "plan", "recipes", "quantize", "inspect", "diff", "verify", "punch", "send", "store", "push", "pull", "run", "logits", "heads", "tokenize", "tokens", "ppl", "loops", "imatrix", "trace", "schema", "completion"}},
 		{"b", []string{"build"}},
 		{"build ", nil},
 		{"build --lo", []string{"--locked"}},

@@ -145,6 +145,8 @@ func flagChoices(name string) []string {
 		return []string{"auto", "bar", "plain", "json", "none"}
 	case "measure":
 		return []string{"auto", "always", "never"}
+	case "format":
+		return []string{"modelpack", "docker", "ollama", "quern"}
 	case "method":
 		return []string{"auto", "link", "reflink", "copy"}
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	"quern/artifacts"
+	"quern/artifacts/registry"
 	"quern/artifacts/sink"
 	"quern/internal/atomicfile"
 	"quern/pipeline"
@@ -51,7 +52,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, errVerify), errors.Is(err, pipeline.ErrGate), errors.Is(err, pipeline.ErrLocked):
 		return exitVerify
-	case errors.Is(err, pipeline.ErrSource), errors.Is(err, sink.ErrTarget):
+	case errors.Is(err, pipeline.ErrSource), errors.Is(err, sink.ErrTarget), errors.Is(err, registry.ErrRegistry):
 		return exitSource
 	}
 	return exitFailed
@@ -62,7 +63,7 @@ func exitCode(err error) int {
 func isUsage(err error) bool {
 	for _, target := range []error{
 		infer.ErrToken, infer.ErrContext, infer.ErrNoTokenizer, generate.ErrShort, score.ErrShort, importance.ErrShort,
-		errUsage, recipes.ErrRecipe, pipeline.ErrRecipe, pipeline.ErrSameFile, pipeline.ErrOutput,
+		errUsage, registry.ErrRef, recipes.ErrRecipe, pipeline.ErrRecipe, pipeline.ErrSameFile, pipeline.ErrOutput,
 		sink.ErrSyntax, sink.ErrTooLarge, sink.ErrFolder, artifacts.ErrName, artifacts.ErrAmbiguous, artifacts.ErrNotStore, atomicfile.ErrNotRegular,
 	} {
 		if errors.Is(err, target) {

@@ -83,6 +83,8 @@ func newApp(p *program) *cli.App {
 			punchCommand(),
 			sendCommand(),
 			storeCommand(),
+			pushCommand(),
+			pullCommand(),
 			runCommand(),
 			logitsCommand(),
 			headsCommand(),

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -107,22 +106,19 @@ func storeList(s *storeContext) error {
 	return nil
 }
 
-// build finds the build that a reference means.
-func (s *storeContext) build(ref string) (artifacts.Descriptor, *artifacts.Build, error) {
-	d, err := s.s.Resolve(s.Context.Context, ref)
-	if err != nil {
-		return d, nil, err
-	}
-	b, err := artifacts.ReadBuild(s.Context.Context, s.s, d)
-	return d, b, err
-}
-
 func storeShow(s *storeContext) error {
 	a, err := s.args(1, "name one build")
 	if err != nil {
 		return err
 	}
-	d, b, err := s.build(a[0])
+	d, err := s.s.Resolve(s.Context.Context, a[0])
+	if err != nil {
+		return err
+	}
+	b, err := artifacts.ReadBuild(s.Context.Context, s.s, d)
+	if errors.Is(err, artifacts.ErrNoBuild) && artifacts.IsManifest(d.MediaType) {
+		return showForeign(s, d)
+	}
 	if err != nil {
 		return err
 	}
@@ -132,6 +128,11 @@ func storeShow(s *storeContext) error {
 			*artifacts.Build
 		}{d.Digest, b})
 	}
+	return printStored(s, d, b)
+}
+
+// printStored shows a build of the store for people.
+func printStored(s *storeContext, d artifacts.Descriptor, b *artifacts.Build) error {
 	w := s.App.Writer
 	fmt.Fprintf(w, "%s  %s\nbuilt by %s %s\n", b.Name, d.Digest, b.Tool.Name, b.Tool.Version)
 	for _, src := range b.Sources {
@@ -302,11 +303,11 @@ func storeExport(s *storeContext) error {
 	if s.IsSet("layout") && s.IsSet("tar") {
 		return usagef("store export: --layout or --tar, not both")
 	}
-	d, b, err := s.build(a[0])
+	d, named, outputs, err := exportable(s, a[0])
 	if err != nil {
 		return err
 	}
-	name := b.Name
+	name := named
 	if artifacts.CheckName(a[0]) == nil && !strings.HasPrefix(a[0], "sha256:") {
 		name = a[0]
 	}
@@ -343,12 +344,17 @@ func storeExport(s *storeContext) error {
 		err := s.s.ExportTar(ctx, name, d, s.String("tar"), opt)
 		return put(exported{Path: s.String("tar"), Method: "tar"}, err)
 	default:
-		for _, o := range b.Outputs {
-			path := filepath.Join(s.String("out"), filepath.FromSlash(o.File))
-			if err := makeParent(path); err != nil {
+		dir, err := newFolder(s.Context, s.s, s.String("out"), opt.Replace)
+		if err != nil {
+			return err
+		}
+		for _, o := range outputs {
+			f := &pulledFile{File: o.Path, Size: o.Size, SHA256: o.Digest}
+			if err := dir.parent(f); err != nil {
 				return err
 			}
-			m, err := s.s.Export(ctx, artifacts.Descriptor{MediaType: o.MediaType, Digest: o.Digest, Size: o.Size}, path, opt)
+			path := dir.path(f.File)
+			m, err := s.s.Export(ctx, o.Descriptor, path, opt)
 			if err := put(exported{path, o.Size, string(m)}, err); err != nil {
 				return err
 			}

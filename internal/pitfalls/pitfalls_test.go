@@ -28,7 +28,7 @@ var required = map[string][]int{
 }
 
 // later are those of them that are about things which quern does not do yet.
-var later = map[int]bool{122: true}
+var later = map[int]bool{}
 
 type row struct {
 	n     int

@@ -10,13 +10,14 @@ import (
 	"sync"
 
 	"quern/artifacts"
+	"quern/artifacts/pack"
 	"quern/model"
 	"quern/pipeline"
 	"quern/tensor"
 )
 
 // FromStore opens artifact: sources out of a store. A reference is the name of a
-// build, or NAME/FILE for one of several outputs.
+// build or of an artifact that was pulled, or NAME/FILE for one of several files.
 func FromStore(s artifacts.ReadStore) Artifacts {
 	return &stored{s: s, builds: map[string]found{}, proved: map[artifacts.Digest]bool{}}
 }
@@ -31,10 +32,11 @@ type stored struct {
 	proved map[artifacts.Digest]bool
 }
 
-// found is what a reference led to.
+// found is what a reference led to: a manifest and one file of it.
 type found struct {
-	build artifacts.Digest
-	out   artifacts.BuildOutput
+	manifest artifacts.Digest
+	file     string
+	artifacts.Info
 }
 
 func (a *stored) Artifact(ctx context.Context, name, ref string, h Headers) (*pipeline.Source, error) {
@@ -42,28 +44,28 @@ func (a *stored) Artifact(ctx context.Context, name, ref string, h Headers) (*pi
 	if err != nil {
 		return nil, err
 	}
-	blob, err := a.s.Open(ctx, f.out.Digest)
+	blob, err := a.s.Open(ctx, f.Digest)
 	if err != nil {
-		return nil, fmt.Errorf("artifact %s: %s: %w", ref, f.out.File, err)
+		return nil, fmt.Errorf("artifact %s: %s: %w", ref, f.file, err)
 	}
-	content := tensor.ReaderAtBlob(f.out.File, blob, blob.Size())
+	content := tensor.ReaderAtBlob(f.file, blob, blob.Size())
 	src := &pipeline.Source{
-		Commit: f.build.Hex(),
-		Files:  []pipeline.SourceFile{{Path: f.out.File, Size: f.out.Size}},
+		Commit: f.manifest.Hex(),
+		Files:  []pipeline.SourceFile{{Path: f.file, Size: f.Size}},
 		Close:  blob.Close,
 	}
-	if a.isProved(f.out.Digest) {
-		src.Files[0].SHA256 = f.out.Digest.Hex()
+	if a.isProved(f.Digest) {
+		src.Files[0].SHA256 = f.Digest.Hex()
 	}
 	src.Digest = func(ctx context.Context) error {
-		if err := a.prove(ctx, f.out.Digest, content); err != nil {
-			return fmt.Errorf("artifact %s: %s: %w", ref, f.out.File, err)
+		if err := a.prove(ctx, f.Digest, content); err != nil {
+			return fmt.Errorf("artifact %s: %s: %w", ref, f.file, err)
 		}
-		src.Files[0].SHA256 = f.out.Digest.Hex()
+		src.Files[0].SHA256 = f.Digest.Hex()
 		return nil
 	}
-	key := tensor.Derive("file", f.out.Digest.Hex())
-	if src.Model, err = loadArtifact(ctx, f.out.File, marked{content}, name, key, h); err != nil {
+	key := tensor.Derive("file", f.Digest.Hex())
+	if src.Model, err = loadArtifact(ctx, f.file, marked{content}, name, key, h); err != nil {
 		return nil, errors.Join(fmt.Errorf("artifact %s: %w", ref, err), blob.Close())
 	}
 	if src.Model == nil {
@@ -114,7 +116,7 @@ func (a *stored) isProved(d artifacts.Digest) bool {
 	return a.proved[d]
 }
 
-// find gives the output that a reference means.
+// find gives the file that a reference means.
 func (a *stored) find(ctx context.Context, ref string) (found, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -125,17 +127,46 @@ func (a *stored) find(ctx context.Context, ref string) (found, error) {
 	if err != nil {
 		return found{}, err
 	}
+	f := found{manifest: d.Digest}
 	b, err := artifacts.ReadBuild(ctx, a.s, d)
-	if err != nil {
+	switch {
+	case err == nil:
+		out, err := pickOutput(b, file)
+		if err != nil {
+			return found{}, fmt.Errorf("artifact %s: %w", ref, err)
+		}
+		f.file, f.Info = out.File, artifacts.Info{Digest: out.Digest, Size: out.Size}
+	case errors.Is(err, artifacts.ErrNoBuild) && artifacts.IsManifest(d.MediaType):
+		l, err := a.pickLayer(ctx, d, file)
+		if err != nil {
+			return found{}, fmt.Errorf("artifact %s: %w", ref, err)
+		}
+		f.file, f.Info = l.Path, artifacts.Info{Digest: l.Digest, Size: l.Size}
+	default:
 		return found{}, err
 	}
-	out, err := pickOutput(b, file)
-	if err != nil {
-		return found{}, fmt.Errorf("artifact %s: %w", ref, err)
-	}
-	f := found{d.Digest, *out}
 	a.builds[ref] = f
 	return f, nil
+}
+
+// pickLayer chooses the file that is meant of what another tool has packed.
+func (a *stored) pickLayer(ctx context.Context, d artifacts.Descriptor, file string) (*pack.File, error) {
+	raw, err := artifacts.ReadAll(ctx, a.s, d, artifacts.MaxManifest)
+	if err != nil {
+		return nil, err
+	}
+	m, err := pack.Read(raw)
+	if err != nil {
+		return nil, err
+	}
+	l, err := m.Model(file)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrKind, err)
+	}
+	if strings.HasSuffix(l.Path, ".gguf") && pack.IsShard(l.Path) {
+		return nil, fmt.Errorf("%w: %s is a shard; put the artifact's files into a folder (quern store export, quern pull --out) and take that", ErrKind, l.Path)
+	}
+	return l, nil
 }
 
 // resolve finds the build of a reference. Names and files may both hold slashes,
@@ -154,7 +185,7 @@ func (a *stored) resolve(ctx context.Context, ref string) (artifacts.Descriptor,
 		}
 	}
 	if errors.Is(err, artifacts.ErrNotFound) {
-		return d, "", fmt.Errorf("artifact %s: %w; quern store ls lists what there is, and building a recipe of that name makes it", ref, err)
+		return d, "", fmt.Errorf("artifact %s: %w; quern store ls lists what there is; building a recipe of that name makes it, and quern pull fetches what is in a registry", ref, err)
 	}
 	return d, "", err
 }

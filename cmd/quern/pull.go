@@ -1,0 +1,338 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	"quern/artifacts"
+	"quern/artifacts/local"
+	"quern/artifacts/pack"
+	"quern/artifacts/registry"
+	"quern/pipeline"
+)
+
+func pullCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "pull",
+		Usage:     "fetch an artifact from an OCI registry",
+		ArgsUsage: "REF",
+		Description: "REF is HOST[:PORT]/REPOSITORY[:TAG|@DIGEST]. The artifact comes into the store under that name, every byte verified: recipes (artifact: NAME), quern quantize and quern store\n" +
+			"find it there. With --out its files are put into a folder. ModelPack, docker model, Ollama, KitOps and oras artifacts are understood. What is here is not\n" +
+			"fetched, and after a break the same command goes on.",
+		Flags: slices.Concat([]cli.Flag{jsonFlag(), progressFlag(), storeFlag()}, []cli.Flag{
+			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "put the files into `FOLDER` too"},
+			&cli.BoolFlag{Name: "no-store", Usage: "put the files into the folder of --out and keep nothing else"},
+			&cli.BoolFlag{Name: "replace", Usage: "replace files that are there"},
+			&cli.StringFlag{Name: "as", Usage: "the `NAME` in the store, the reference by default"},
+			&cli.BoolFlag{Name: "referrers", Usage: "fetch what refers to the artifact too, such as signatures; a build's provenance always comes"},
+		}, registryFlags()),
+		Action: runPull,
+	}
+}
+
+// pulled is the document of pull --json.
+type pulled struct {
+	Reference  string             `json:"reference"`
+	Name       string             `json:"name,omitempty"` // in the store
+	Manifest   artifacts.Digest   `json:"manifest"`
+	MediaType  string             `json:"mediaType"`
+	Format     pack.Format        `json:"format"`
+	Bytes      int64              `json:"bytes"`
+	Fetched    int64              `json:"fetched"`
+	Files      []pulledFile       `json:"files"`
+	Provenance *artifacts.Digest  `json:"provenance,omitempty"`
+	Referrers  []artifacts.Digest `json:"referrers,omitempty"`
+}
+
+// pulledFile is a file of the artifact.
+type pulledFile struct {
+	File   string           `json:"file"`
+	Size   int64            `json:"size"`
+	SHA256 artifacts.Digest `json:"sha256"`
+	Path   string           `json:"path,omitempty"`   // where --out put it
+	Method string           `json:"method,omitempty"` // how: reflink, copy, or present
+}
+
+func runPull(c *cli.Context) error {
+	what, err := oneArg(c, "a reference")
+	if err != nil {
+		return err
+	}
+	ref, err := parseRef(what)
+	if err != nil {
+		return err
+	}
+	if c.Bool("no-store") && !c.IsSet("out") {
+		return usagef("pull: --no-store wants a folder, --out")
+	}
+	name := c.String("as")
+	if name == "" && !c.Bool("no-store") {
+		if name, err = nameOfRef(ref); err != nil {
+			return err
+		}
+	}
+	if name != "" {
+		if err := artifacts.CheckName(name); err != nil {
+			return usagef("%v", err)
+		}
+	}
+	rep, err := newReporter(c)
+	if err != nil {
+		return err
+	}
+	defer rep.Close()
+	e, err := openEnvironment(c, rep, false)
+	if err != nil {
+		return err
+	}
+	p := &pulling{c: c, rep: rep, ref: ref, store: e.store}
+	if p.client, err = registryClient(c, rep, e.store, ref.String()); err != nil {
+		return err
+	}
+	programOf(c).doc = &p.doc
+	p.doc.Reference, p.doc.Files = ref.String(), []pulledFile{}
+	if err := p.run(name); err != nil {
+		return err
+	}
+	rep.Event(pipeline.Event{Kind: pipeline.EventDone, Output: ref.String()})
+	rep.Close()
+	if c.Bool("json") {
+		return nil
+	}
+	return p.print()
+}
+
+// pulling is one pull.
+type pulling struct {
+	c      *cli.Context
+	rep    reporter
+	client *registry.Client
+	ref    registry.Ref
+	store  *local.Store // nil with --no-store
+	out    *folder      // nil without --out
+
+	d   artifacts.Descriptor
+	m   *pack.Manifest
+	doc pulled
+}
+
+func (p *pulling) run(name string) error {
+	ctx := p.c.Context
+	if p.store != nil {
+		release, err := p.store.Hold(ctx)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
+	d, raw, err := p.client.Manifest(ctx, p.ref)
+	if err != nil {
+		return err
+	}
+	p.d = d
+	if p.m, err = pack.Read(raw); err != nil {
+		return pipeline.SourceFault(fmt.Errorf("%s: %w", p.ref, err))
+	}
+	p.doc.Manifest, p.doc.MediaType, p.doc.Format = d.Digest, d.MediaType, p.m.Format
+	if err := p.prepare(); err != nil {
+		return err
+	}
+	if p.store == nil {
+		return p.onlyFiles(ctx)
+	}
+	res, err := p.client.Pull(ctx, p.ref, storeDest{p.store}, d, raw)
+	if err != nil {
+		return err
+	}
+	p.doc.Bytes, p.doc.Fetched = res.Bytes, res.Fetched
+	if err := p.referrers(ctx); err != nil {
+		return err
+	}
+	if err := p.store.Tag(ctx, name, d); err != nil {
+		return err
+	}
+	p.doc.Name = name
+	return p.export(ctx)
+}
+
+// prepare looks at the files before anything is fetched.
+func (p *pulling) prepare() error {
+	unnamed := 0
+	for _, f := range p.m.Files {
+		if f.Path == "" {
+			unnamed++
+			continue
+		}
+		p.doc.Files = append(p.doc.Files, pulledFile{File: f.Path, Size: f.Size, SHA256: f.Digest})
+	}
+	if !p.c.IsSet("out") {
+		return nil
+	}
+	if len(p.m.Children) > 0 {
+		list := ""
+		for _, c := range p.m.Children {
+			list += "\n  " + c.Digest.String()
+		}
+		return usagef("%s is an index of %s; choose one by its digest:%s", p.ref, plural(len(p.m.Children), "manifest"), list)
+	}
+	var err error
+	if p.out, err = newFolder(p.c, p.store, p.c.String("out"), p.c.Bool("replace")); err != nil {
+		return err
+	}
+	for i := range p.doc.Files {
+		if err := p.out.plan(&p.doc.Files[i]); err != nil {
+			return err
+		}
+	}
+	if unnamed > 0 {
+		p.rep.Event(pipeline.Event{Kind: pipeline.EventWarning, Message: fmt.Sprintf("%s without a file name: not put into %s", plural(unnamed, "layer"), p.out.dir)})
+	}
+	if len(p.doc.Files) == 0 {
+		return pipeline.SourceFault(fmt.Errorf("%s: no layer has a file name; pull it without --out", p.ref))
+	}
+	return nil
+}
+
+// export puts the files into the folder of --out.
+func (p *pulling) export(ctx context.Context) error {
+	if p.out == nil {
+		return nil
+	}
+	for i := range p.doc.Files {
+		f := &p.doc.Files[i]
+		if f.Method != "" {
+			continue
+		}
+		if err := p.out.parent(f); err != nil {
+			return err
+		}
+		d := artifacts.Descriptor{Digest: f.SHA256, Size: f.Size}
+		m, err := p.store.Export(ctx, d, p.out.path(f.File), local.ExportOptions{Replace: p.c.Bool("replace")})
+		if err != nil {
+			return err
+		}
+		f.Path, f.Method = p.out.path(f.File), string(m)
+	}
+	return nil
+}
+
+// onlyFiles fetches the files straight into the folder.
+func (p *pulling) onlyFiles(ctx context.Context) error {
+	var blobs []artifacts.Descriptor
+	for i := range p.doc.Files {
+		f := &p.doc.Files[i]
+		p.doc.Bytes += f.Size
+		if f.Method != "" || !p.out.want(f) {
+			continue
+		}
+		if err := p.out.parent(f); err != nil {
+			return err
+		}
+		blobs = append(blobs, artifacts.Descriptor{Digest: f.SHA256, Size: f.Size})
+	}
+	n, err := p.client.Fetch(ctx, p.ref, p.out, blobs)
+	p.doc.Fetched = n
+	return err
+}
+
+// referrers fetches a build's provenance, and with --referrers all that refers to
+// the artifact. That a registry has none of it, or cannot say, is no fault of what
+// was pulled.
+func (p *pulling) referrers(ctx context.Context) error {
+	kind := artifacts.ArtifactTypeBuild
+	if p.c.Bool("referrers") {
+		kind = ""
+	}
+	list, err := p.client.Referrers(ctx, p.ref, p.d, kind)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil && p.c.Bool("referrers") && !errors.Is(err, registry.ErrNotFound) {
+		return err
+	}
+	if err != nil {
+		p.rep.Event(pipeline.Event{Kind: pipeline.EventNote, Message: fmt.Sprintf("the registry does not say where the artifact comes from: %v", err)})
+		return nil
+	}
+	for _, r := range list {
+		if err := p.referrer(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *pulling) referrer(ctx context.Context, r artifacts.Descriptor) error {
+	ref := p.ref
+	ref.Tag, ref.Digest = "", r.Digest
+	d, raw, err := p.client.Manifest(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if r.ArtifactType == artifacts.ArtifactTypeBuild && !p.sameFiles(raw) {
+		p.rep.Event(pipeline.Event{Kind: pipeline.EventWarning, Message: fmt.Sprintf("%s says to be the provenance of the artifact and has other files: it is left there", r.Digest)})
+		return nil
+	}
+	res, err := p.client.Pull(ctx, ref, storeDest{p.store}, d, raw)
+	if err != nil {
+		return err
+	}
+	p.doc.Bytes += res.Bytes
+	p.doc.Fetched += res.Fetched
+	if r.ArtifactType == artifacts.ArtifactTypeBuild {
+		p.doc.Provenance = &r.Digest
+	} else {
+		p.doc.Referrers = append(p.doc.Referrers, r.Digest)
+	}
+	return nil
+}
+
+// sameFiles reports whether a manifest holds no other files than the one that was
+// pulled: provenance is no way to bring in anything else.
+func (p *pulling) sameFiles(raw []byte) bool {
+	m, err := pack.Read(raw)
+	if err != nil {
+		return false
+	}
+	for _, f := range m.Files {
+		if !slices.ContainsFunc(p.m.Files, func(o pack.File) bool { return o.Digest == f.Digest && o.Size == f.Size }) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *pulling) print() error {
+	w := p.c.App.Writer
+	fmt.Fprintf(w, "%-10s %s (%s)\n", "pulled", p.doc.Reference, p.doc.Format)
+	fmt.Fprintf(w, "%-10s %s\n", "manifest", p.doc.Manifest)
+	for _, f := range p.doc.Files {
+		fmt.Fprintf(w, "  %s  %s", f.File, bytesText(f.Size))
+		if f.Path != "" {
+			fmt.Fprintf(w, "  %s (%s)", f.Path, f.Method)
+		}
+		fmt.Fprintln(w)
+	}
+	if p.doc.Provenance != nil {
+		fmt.Fprintf(w, "%-10s %s\n", "provenance", *p.doc.Provenance)
+	}
+	_, err := fmt.Fprintf(w, "%-10s %s of %s\n", "fetched", bytesText(p.doc.Fetched), bytesText(p.doc.Bytes))
+	return err
+}
+
+// storeDest puts blobs into the store, and keeps unfinished large ones.
+type storeDest struct{ *local.Store }
+
+// worthKeeping is how long a blob is whose beginning is kept.
+const worthKeeping = 1 << 20
+
+func (s storeDest) Start(ctx context.Context, d artifacts.Descriptor) (artifacts.BlobWriter, error) {
+	if d.Size < worthKeeping {
+		return s.NewBlob(ctx, artifacts.BlobOptions{MediaType: d.MediaType, Size: d.Size})
+	}
+	return s.ResumeBlob(ctx, d)
+}

@@ -1,0 +1,310 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"quern/artifacts"
+	"quern/artifacts/registry/registrytest"
+)
+
+// registryBench is a bench with a registry of its own and a build in the store.
+func registryBench(t *testing.T, srv *registrytest.Server) (*bench, string) {
+	t.Helper()
+	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	t.Setenv("SOURCE_DATE_EPOCH", "")
+	b := newBench(t)
+	b.model("stories260k", "model")
+	b.ok("build", b.recipe(q8), "-o", b.path("out"))
+	return b, srv.Start(t) + "/team/tiny"
+}
+
+// pushDoc is what the tests read of push --json.
+type pushDoc struct {
+	Sent int64
+	Tags []struct {
+		Reference, Format, Manifest string
+		Already                     bool `json:"already_there"`
+		Provenance                  string
+		Blobs                       []struct{ How, MediaType, Digest string }
+	}
+}
+
+type pullDoc struct {
+	Name, Manifest, Format, Provenance string
+	Bytes, Fetched                     int64
+	Files                              []struct{ File, SHA256, Path, Method string }
+}
+
+// TestPushAndPull takes a build to a registry and to another machine's store, with
+// the registry's own list of referrers and without.
+func TestPushAndPull(t *testing.T) {
+	for _, own := range []bool{true, false} {
+		t.Run(fmt.Sprintf("referrers %v", own), func(t *testing.T) {
+			srv := &registrytest.Server{Referrers: own}
+			b, repo := registryBench(t, srv)
+			ref := repo + ":v1"
+			var doc pushDoc
+			b.ok("push", "r", ref, "--json").json(t, &doc)
+			if len(doc.Tags) != 1 || doc.Tags[0].Format != "modelpack" || doc.Tags[0].Provenance == "" || doc.Sent == 0 {
+				t.Errorf("%+v", doc)
+			}
+			want := sum(t, b.path("out", "r.gguf"))
+			var again pushDoc
+			b.ok("push", "r", ref, "--json").json(t, &again)
+			if !again.Tags[0].Already || again.Sent != 0 || again.Tags[0].Manifest != doc.Tags[0].Manifest {
+				t.Errorf("again: %+v", again)
+			}
+
+			other := b.path("elsewhere")
+			var got pullDoc
+			b.ok("pull", ref, "--store", other, "-o", b.path("pulled"), "--json").json(t, &got)
+			if got.Name != ref || got.Manifest != doc.Tags[0].Manifest || got.Format != "modelpack" || got.Provenance != doc.Tags[0].Provenance {
+				t.Errorf("%+v", got)
+			}
+			if sum(t, b.path("pulled", "r.gguf")) != want || len(got.Files) != 1 || got.Files[0].SHA256 != "sha256:"+want {
+				t.Errorf("%+v", got.Files)
+			}
+			var r2 pullDoc
+			b.ok("pull", ref, "--store", other, "-o", b.path("pulled"), "--json").json(t, &r2)
+			if r2.Fetched != 0 || r2.Files[0].Method != "present" {
+				t.Errorf("again: %+v", r2)
+			}
+			r := b.ok("store", "show", ref, "--store", other)
+			for _, w := range []string{"modelpack", "file r.gguf", "its provenance", "source base: dir model", "token_embd.weight"} {
+				if !strings.Contains(r.out, w) {
+					t.Errorf("no %q in\n%s", w, r.out)
+				}
+			}
+			b.ok("store", "verify", "--store", other)
+			b.ok("store", "gc", "--grace", "0s", "--store", other)
+			if r := b.ok("store", "show", ref, "--store", other); !strings.Contains(r.out, "its provenance") {
+				t.Errorf("gc took the provenance:\n%s", r.out)
+			}
+			b.ok("store", "export", ref, "--store", other, "-o", b.path("exported"))
+			if sum(t, b.path("exported", "r.gguf")) != want {
+				t.Error("another file was exported")
+			}
+			// It is a source of recipes, under the reference and with a file's name.
+			for i, name := range []string{ref, ref + "/r.gguf"} {
+				b.write("from.yaml", "version: 1\nname: from\nsources:\n  base: {artifact: '"+name+"'}\nsteps:\n  - quantize: {type: Q4_0, fallback: F16, allow-requantize: true}\noutputs:\n  - {format: gguf, file: q4.gguf}\n")
+				b.ok("build", b.path("from.yaml"), "--store", other, "-o", b.path("out2", fmt.Sprint(i)))
+			}
+			if a, c := sum(t, b.path("out2", "0", "q4.gguf")), sum(t, b.path("out2", "1", "q4.gguf")); a == "" || a != c {
+				t.Errorf("%q and %q were built of it", a, c)
+			}
+		})
+	}
+}
+
+// TestPushFormats packs one build in every format; the model's bytes are there once.
+func TestPushFormats(t *testing.T) {
+	srv := &registrytest.Server{Referrers: true}
+	b, repo := registryBench(t, srv)
+	var doc pushDoc
+	b.ok("push", "r", repo+":v1", "--format", "modelpack,docker", "--format", "ollama", "--format", "quern", "--json").json(t, &doc)
+	var refs []string
+	sent := 0
+	for _, tag := range doc.Tags {
+		refs = append(refs, tag.Format+" "+strings.TrimPrefix(tag.Reference, repo))
+		for _, bl := range tag.Blobs {
+			if bl.Digest == "sha256:"+sum(t, b.path("out", "r.gguf")) && bl.How == "sent" {
+				sent++
+			}
+		}
+	}
+	if got := strings.Join(refs, ", "); got != "modelpack :v1, docker :v1-docker, ollama :v1-ollama, quern :v1-quern" || sent != 1 {
+		t.Errorf("%s; the model was sent %d times", got, sent)
+	}
+	var shown struct{ Manifest string }
+	b.ok("store", "show", "r", "--json").json(t, &shown)
+	if doc.Tags[3].Manifest != shown.Manifest {
+		t.Errorf("the build went as %s, and is %s", doc.Tags[3].Manifest, shown.Manifest)
+	}
+	// Whatever the format, the file comes back under a name.
+	for i, want := range []string{"r.gguf", "r.gguf", "r.gguf", "r.gguf"} {
+		dir := b.path("got", fmt.Sprint(i))
+		b.ok("pull", doc.Tags[i].Reference, "--no-store", "-o", dir)
+		if got := files(t, dir); !slices.Equal(got, []string{want}) || sum(t, filepath.Join(dir, want)) != sum(t, b.path("out", "r.gguf")) {
+			t.Errorf("%s gave %v", doc.Tags[i].Reference, got)
+		}
+	}
+	raw, mediaType := srv.Manifest("team/tiny", "v1-ollama")
+	if mediaType != "application/vnd.docker.distribution.manifest.v2+json" || !bytes.Contains(raw, []byte("application/vnd.ollama.image.model")) {
+		t.Errorf("%s: %s", mediaType, raw)
+	}
+	b.fails(exitUsage, []string{"ollama takes"}, "push", "r", strings.TrimSuffix(repo, "/tiny")+":v1", "--format", "ollama")
+	b.fails(exitUsage, []string{"--format"}, "push", "r", repo+":v1", "--format", "zip")
+}
+
+// TestPushFiles needs no store, and dates nothing but by SOURCE_DATE_EPOCH.
+func TestPushFiles(t *testing.T) {
+	srv := &registrytest.Server{}
+	b, repo := registryBench(t, srv)
+	b.write("README.md", "# tiny\n")
+	b.write("LICENSE", "MIT\n")
+	args := []string{"push", b.path("README.md"), b.path("LICENSE"), b.path("out", "r.gguf"), repo + ":files", "--json"}
+	var one, two, dated pushDoc
+	b.ok(args...).json(t, &one)
+	b.ok(append(args, "--store", b.path("new"))...).json(t, &two)
+	if one.Tags[0].Manifest != two.Tags[0].Manifest || one.Tags[0].Provenance != "" {
+		t.Errorf("%+v, %+v", one, two)
+	}
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	b.ok(args...).json(t, &dated)
+	raw, _ := srv.Manifest("team/tiny", "files")
+	if dated.Tags[0].Manifest == one.Tags[0].Manifest || !bytes.Contains(raw, []byte("2023-11-14T22:13:20Z")) {
+		t.Errorf("%s", raw)
+	}
+	t.Setenv("SOURCE_DATE_EPOCH", "soon")
+	b.fails(exitUsage, []string{"SOURCE_DATE_EPOCH"}, args...)
+	var m struct {
+		Layers []struct {
+			MediaType   string
+			Annotations map[string]string
+		}
+		Config struct{ Digest artifacts.Digest }
+	}
+	if err := json.Unmarshal(raw, &m); err != nil || len(m.Layers) != 3 || m.Layers[0].Annotations["org.cncf.model.filepath"] != "r.gguf" {
+		t.Errorf("%s, %v", raw, err)
+	}
+	config, _ := srv.Blob("team/tiny", m.Config.Digest)
+	for _, w := range []string{`"architecture":"llama"`, `"format":"gguf"`, `"quantization":"Q8_0"`} {
+		if !bytes.Contains(config, []byte(w)) {
+			t.Errorf("no %s in %s", w, config)
+		}
+	}
+	b.fails(exitSource, []string{"gone.gguf"}, "push", b.path("gone.gguf"), b.path("LICENSE"), repo+":x")
+	b.fails(exitFailed, []string{"no file", "store ls"}, "push", "nothing", repo+":x")
+}
+
+// TestPullIntoAFolder: nothing that is there is replaced or left half done, and
+// nothing gets out of the folder.
+func TestPullIntoAFolder(t *testing.T) {
+	srv := &registrytest.Server{}
+	b, repo := registryBench(t, srv)
+	b.ok("push", "r", repo+":v1")
+	dir := b.path("dir")
+	theirs := b.write("dir/r.gguf", "mine")
+	for _, more := range [][]string{{}, {"--no-store"}} {
+		before := srv.Count("GET /v2/team/tiny/blobs")
+		b.fails(exitFailed, []string{"already exists", "--replace"}, append([]string{"pull", repo + ":v1", "-o", dir, "--store", b.path("s2")}, more...)...)
+		if string(mustRead(t, theirs)) != "mine" || srv.Count("GET /v2/team/tiny/blobs") != before {
+			t.Error("it was touched, or something was fetched for nothing")
+		}
+	}
+	b.ok("pull", repo+":v1", "-o", dir, "--no-store", "--replace")
+	if sum(t, theirs) != sum(t, b.path("out", "r.gguf")) {
+		t.Error("it was not replaced")
+	}
+	b.fails(exitUsage, []string{"--out"}, "pull", repo+":v1", "--no-store")
+	b.fails(exitUsage, []string{"inside the store"}, "pull", repo+":v1", "-o", b.path("store", "blobs"))
+
+	evil := func(title string) string {
+		blob := []byte("evil")
+		srv.PutBlob("team/evil", artifacts.DigestOf(blob), blob)
+		srv.PutBlob("team/evil", artifacts.DigestOf([]byte("{}")), []byte("{}"))
+		raw := fmt.Sprintf(`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{"mediaType":"application/vnd.oci.empty.v1+json","digest":"%s","size":2},`+
+			`"layers":[{"mediaType":"text/plain","digest":"%s","size":4,"annotations":{"org.opencontainers.image.title":%q}}]}`,
+			artifacts.DigestOf([]byte("{}")), artifacts.DigestOf(blob), title)
+		srv.PutManifest("team/evil", "v1", "application/vnd.oci.image.manifest.v1+json", []byte(raw))
+		return strings.Replace(repo, "/tiny", "/evil", 1) + ":v1"
+	}
+	out := b.path("victim", "folder")
+	for _, name := range []string{"../up", "/tmp/abs", `..\up`, "a/../../up"} {
+		b.fails(exitSource, []string{"unsafe"}, "pull", evil(name), "-o", out)
+	}
+	if got := files(t, b.path("victim")); len(got) != 0 {
+		t.Errorf("%v was written", got)
+	}
+	// A link in the folder leads nowhere else.
+	check(t, os.MkdirAll(out, 0o755))
+	check(t, os.MkdirAll(b.path("victim", "outside"), 0o755))
+	check(t, os.Symlink(b.path("victim", "outside"), filepath.Join(out, "sub")))
+	for _, more := range [][]string{{}, {"--no-store"}} {
+		r := b.run(append([]string{"pull", evil("sub/file"), "-o", out}, more...)...)
+		if got := files(t, b.path("victim", "outside")); r.code == 0 || len(got) != 0 {
+			t.Errorf("code %d, %v was written through a link", r.code, got)
+		}
+	}
+	b.ok("pull", evil("sub2/file"), "-o", out)
+	if string(mustRead(t, filepath.Join(out, "sub2", "file"))) != "evil" {
+		t.Error("a good name was not written")
+	}
+	noTemps(t, b.dir)
+}
+
+// TestRegistryExitCodes: what the network does is no fault of the command line.
+func TestRegistryExitCodes(t *testing.T) {
+	srv := &registrytest.Server{}
+	b, repo := registryBench(t, srv)
+	b.fails(exitUsage, []string{"HOST[:PORT]/REPOSITORY"}, "pull", "tiny")
+	b.fails(exitUsage, []string{"HOST[:PORT]/REPOSITORY"}, "push", "r", "http://reg.example/tiny")
+	b.fails(exitUsage, []string{"together"}, "push", "r", repo+":v1", "--username", "me")
+	b.fails(exitUsage, []string{"--chunk"}, "push", "r", repo+":v1", "--chunk", "many")
+	b.fails(exitUsage, []string{"--as"}, "pull", repo+"/a__b:v1")
+	r := b.fails(exitSource, []string{"not in the registry", "MANIFEST_UNKNOWN"}, "pull", repo+":none", "--json")
+	var doc struct {
+		Error string
+		Code  int `json:"exit_code"`
+	}
+	r.json(t, &doc)
+	if doc.Code != exitSource || doc.Error == "" {
+		t.Errorf("%s", r.out)
+	}
+	b.fails(exitSource, []string{"127.0.0.1:1"}, "pull", "127.0.0.1:1/a:b")
+	srv.Before = func(w http.ResponseWriter, r *http.Request) bool {
+		registrytest.Fail(w, 403, "DENIED")
+		return true
+	}
+	b.fails(exitSource, []string{"access denied", "docker login"}, "push", "r", repo+":v1")
+	// Ctrl-C in the middle.
+	ctx, cancel := context.WithCancelCause(context.Background())
+	srv.Before = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == "POST" {
+			cancel(errInterrupted)
+		}
+		return false
+	}
+	if r := b.runCtx(ctx, "push", "r", repo+":v1"); r.code != exitInterrupted {
+		t.Errorf("code %d: %s", r.code, r.err)
+	}
+	if raw, _ := srv.Manifest("team/tiny", "v1"); raw != nil {
+		t.Error("a tag is there")
+	}
+}
+
+// TestPullOthers: artifacts as other tools push them, by the reference alone.
+func TestPullOthers(t *testing.T) {
+	srv := &registrytest.Server{}
+	b, repo := registryBench(t, srv)
+	model := mustRead(t, b.path("out", "r.gguf"))
+	d := artifacts.DigestOf(model)
+	config := []byte(`{"model_format":"gguf"}`)
+	for name, layer := range map[string]string{"ollama": "application/vnd.ollama.image.model", "docker": "application/vnd.docker.ai.gguf.v3"} {
+		kind := map[string]string{"ollama": "application/vnd.docker.container.image.v1+json", "docker": "application/vnd.docker.ai.model.config.v0.1+json"}[name]
+		srv.PutBlob("team/tiny", d, model)
+		srv.PutBlob("team/tiny", artifacts.DigestOf(config), config)
+		raw := fmt.Sprintf(`{"schemaVersion":2,"mediaType":"application/vnd.docker.distribution.manifest.v2+json","config":{"mediaType":%q,"digest":"%s","size":%d},"layers":[{"mediaType":%q,"digest":"%s","size":%d}]}`,
+			kind, artifacts.DigestOf(config), len(config), layer, d, len(model))
+		srv.PutManifest("team/tiny", name, "application/vnd.docker.distribution.manifest.v2+json", []byte(raw))
+		var doc pullDoc
+		b.ok("pull", repo+":"+name, "--as", "from-"+name, "-o", b.path(name), "--json").json(t, &doc)
+		if doc.Format != name || doc.Name != "from-"+name || sum(t, b.path(name, "model.gguf")) != d.Hex() {
+			t.Errorf("%+v", doc)
+		}
+		if doc.Fetched >= int64(len(model)) {
+			t.Errorf("%d bytes of what the store had were fetched", doc.Fetched)
+		}
+		b.write("from.yaml", "version: 1\nname: from\nsources:\n  base: {artifact: from-"+name+"}\nsteps:\n  - quantize: {type: Q4_0, fallback: F16, allow-requantize: true}\noutputs:\n  - {format: gguf, file: q4.gguf}\n")
+		b.ok("build", b.path("from.yaml"), "-o", b.path("built"))
+	}
+}
