@@ -31,7 +31,7 @@ run() { # binary jobs memory
 	$builder -set "sources.base.file=$PWD/testdata/cact/needle2-a.safetensors" testdata/acceptance/needle*.yaml
 	(cd "$out" && find . -type f | LC_ALL=C sort | xargs sha256sum) >"$work/sums.$1.$2.$3"
 	find "$out" -name '*.gguf' -o -name '*.kmcu' -o -name '*.cact' | LC_ALL=C sort |
-		xargs $prefix "$work/$1.logits" -jobs "$2" testdata/models/stories* testdata/cact/*.cact >>"$work/sums.$1.$2.$3"
+		xargs $prefix "$work/$1.logits" -jobs "$2" testdata/models/stories* testdata/cact/*.cact testdata/golden/runtime/*.gguf testdata/golden/kmcu/*.kmcu >>"$work/sums.$1.$2.$3"
 }
 native=$("$GO" env GOHOSTARCH)
 if [ "$native" != amd64 ]; then

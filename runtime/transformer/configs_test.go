@@ -12,6 +12,7 @@ import (
 	"quern/internal/testmodel"
 	"quern/model"
 	"quern/model/convert"
+	"quern/model/modeltest"
 	infer "quern/runtime"
 	"quern/runtime/transformer"
 	"quern/tensor"
@@ -25,7 +26,7 @@ func TestSettingsGiveTheirPeersLogits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var goldens map[string]tinyGolden
+	var goldens map[string]modeltest.Golden
 	if err := json.Unmarshal(b, &goldens); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,7 @@ func TestSettingsGiveTheirPeersLogits(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if d := g.apart(t, m, g.Transformers); !(d <= 1e-4) {
+		if d := apartFrom(t, g, m, g.Transformers); !(d <= 1e-4) {
 			t.Errorf("%s: the folder's logits are %.2g of the largest from those of transformers", name, d)
 		}
 		if g.Llama == nil {
@@ -56,7 +57,7 @@ func TestSettingsGiveTheirPeersLogits(t *testing.T) {
 		if m, err = transformer.FromGGUF(t.Context(), f); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if d := g.apart(t, m, g.Llama); !(d <= 1e-4) {
+		if d := apartFrom(t, g, m, g.Llama); !(d <= 1e-4) {
 			t.Errorf("%s: the file's logits are %.2g of the largest from those of llama.cpp", name, d)
 		}
 	}
@@ -66,7 +67,7 @@ func TestSettingsGiveTheirPeersLogits(t *testing.T) {
 }
 
 // ofGolden is the folder that a golden was made of, without a tokenizer.
-func ofGolden(t *testing.T, g tinyGolden) *model.Model {
+func ofGolden(t *testing.T, g modeltest.Golden) *model.Model {
 	t.Helper()
 	files := scaled(t, g.Model, g.Config, g.Cut)
 	for name := range files.Files {
@@ -81,9 +82,9 @@ func ofGolden(t *testing.T, g tinyGolden) *model.Model {
 	return h
 }
 
-// apart is the largest difference of the logits that a model gives from rows of a
+// apartFrom is the largest difference of the logits that a model gives from rows of a
 // golden, as a part of the largest logit.
-func (g tinyGolden) apart(t *testing.T, m *transformer.Model, want [][]float32) float64 {
+func apartFrom(t *testing.T, g modeltest.Golden, m *transformer.Model, want [][]float32) float64 {
 	t.Helper()
 	// What goes by the context goes by the text.
 	s, err := m.NewSession(infer.SessionOptions{Context: len(g.Tokens)})
@@ -105,7 +106,7 @@ func (g tinyGolden) apart(t *testing.T, m *transformer.Model, want [][]float32) 
 }
 
 // withFactors adds the factors of longrope as files for llama.cpp have them.
-func withFactors(t *testing.T, f *model.Model, g tinyGolden) *model.Model {
+func withFactors(t *testing.T, f *model.Model, g modeltest.Golden) *model.Model {
 	t.Helper()
 	var scaling struct {
 		Long  []float32 `json:"long_factor"`
@@ -120,7 +121,7 @@ func withFactors(t *testing.T, f *model.Model, g tinyGolden) *model.Model {
 	tensors := f.Tensors
 	for name, v := range map[string][]float32{"long": scaling.Long, "short": scaling.Short} {
 		x := &tensor.Tensor{Name: "rope_factors_" + name + ".weight", Type: tensor.F32, Shape: tensor.Shape{int64(len(v))}}
-		x.Src = &tensor.Section{Blob: tensor.BytesBlob(name, f32Bytes(v)), RowBytes: x.RowBytes()}
+		x.Src = &tensor.Section{Blob: tensor.BytesBlob(name, modeltest.Float32s(v)), RowBytes: x.RowBytes()}
 		tensors = append(tensors, x)
 	}
 	meta := f.Meta.Clone()

@@ -29,6 +29,10 @@ func main() {
 			fmt.Printf("%x  %s %s\n", sum, act, filepath.Base(path))
 		}
 	}
+	if err := tiny(context.Background(), *jobs); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 // digest is that of the logits after each of some tokens, and of what the heads of
@@ -40,6 +44,10 @@ func digest(path string, opt infer.SessionOptions) (sum []byte, err error) {
 		return nil, err
 	}
 	defer m.Close()
+	return digestOf(ctx, path, m, opt)
+}
+
+func digestOf(ctx context.Context, path string, m infer.Model, opt infer.SessionOptions) ([]byte, error) {
 	s, err := session(ctx, m, opt)
 	if err != nil {
 		return nil, err
