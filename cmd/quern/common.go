@@ -92,10 +92,13 @@ func work(c *cli.Context) (workers int, mem int64, err error) {
 	return workers, mem, err
 }
 
+// maxJobs is more workers than any machine has CPUs; each takes memory of its own.
+const maxJobs = 4096
+
 func jobs(c *cli.Context) (int, error) {
 	n := c.Int("jobs")
-	if n < 0 {
-		return 0, usagef("--jobs %d: a number of workers, or 0 for one a CPU", n)
+	if n < 0 || n > maxJobs {
+		return 0, usagef("--jobs %d: a number of workers up to %d, or 0 for one a CPU", n, maxJobs)
 	}
 	if n == 0 {
 		n = runtime.GOMAXPROCS(0)

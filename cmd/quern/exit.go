@@ -50,6 +50,9 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case isUsage(err):
 		return exitUsage
+	case errors.Is(err, infer.ErrUnsupported) && !errors.Is(err, pipeline.ErrSource):
+		// A model can be opened and does not do what it is asked for.
+		return exitUsage
 	case errors.Is(err, errVerify), errors.Is(err, pipeline.ErrGate), errors.Is(err, pipeline.ErrLocked):
 		return exitVerify
 	case errors.Is(err, pipeline.ErrSource), errors.Is(err, sink.ErrTarget), errors.Is(err, registry.ErrRegistry):

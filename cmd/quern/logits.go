@@ -79,6 +79,9 @@ func runLogits(c *cli.Context) (err error) {
 	if !c.IsSet("tokens") && !c.IsSet("prompt") || c.IsSet("tokens") && c.IsSet("prompt") {
 		return usagef("logits: --tokens IDS or --prompt TEXT")
 	}
+	if c.IsSet("out") && c.String("out") == "" {
+		return usagef("logits: --out is empty; name a file, or leave it out")
+	}
 	m, err := openMain(c, path)
 	if err != nil {
 		return err

@@ -104,8 +104,8 @@ func TestHeads(t *testing.T) {
 	}
 	// A checkpoint has no tokenizer and borrows one.
 	b.ok("heads", cactGolden("needle3-a.safetensors"), "-p", "Once", "--tokenizer", cactGolden("needle3-a.cact"))
-	b.fails(exitFailed, []string{"no heads"}, "heads", cactGolden("needle3-b.cact"), "-p", "Once")
-	b.fails(exitFailed, []string{"no heads", "Needle"}, "heads", storiesModel(), "-p", "Once")
+	b.fails(exitUsage, []string{"no heads"}, "heads", cactGolden("needle3-b.cact"), "-p", "Once")
+	b.fails(exitUsage, []string{"no heads", "Needle"}, "heads", storiesModel(), "-p", "Once")
 	b.fails(exitUsage, []string{"prompt"}, "heads", cactGolden("needle3-a.cact"))
 }
 
@@ -146,7 +146,7 @@ func TestNeedleCommands(t *testing.T) {
 				t.Errorf("%+v", ppl)
 			}
 			b.ok("tokenize", file, "Once upon a time")
-			b.fails(exitFailed, []string{"importance matrices of Needle models"}, "imatrix", file, "-f", text, "-o", b.path("x.gguf"), "-c", "32")
+			b.fails(exitUsage, []string{"importance matrices of Needle models"}, "imatrix", file, "-f", text, "-o", b.path("x.gguf"), "-c", "32")
 			doc := b.inspect(file)
 			if doc.detail("memory_total") == "" {
 				t.Error("no account of memory")
@@ -252,6 +252,6 @@ func TestSpeech(t *testing.T) {
 	b.fails(exitSource, []string{"not a WAV"}, "run", file, "--audio", file)
 	b.fails(exitSource, []string{"no.wav"}, "run", file, "--audio", b.path("no.wav"))
 	check(t, os.WriteFile(b.path("t.txt"), []byte(strings.Repeat("a text ", 200)), 0o644))
-	b.fails(exitFailed, []string{"needs a sound"}, "ppl", file, "-f", b.path("t.txt"), "-c", "32")
-	b.fails(exitFailed, []string{"no heads"}, "heads", file, "-p", "x")
+	b.fails(exitUsage, []string{"needs a sound"}, "ppl", file, "-f", b.path("t.txt"), "-c", "32")
+	b.fails(exitUsage, []string{"no heads"}, "heads", file, "-p", "x")
 }

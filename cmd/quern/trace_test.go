@@ -92,7 +92,7 @@ func traceFaults(b *bench, model, text string) {
 	b.fails(exitUsage, []string{"settings: -1 tokens skipped"}, "trace", "simulate", tr, "--flash", "1MB", "--expert-bytes", "1MB", "--skip", "-1")
 	b.fails(exitSource, []string{"text.txt:1", "quern-expert-trace"}, "trace", "stats", text)
 	b.model("stories260k", "dense")
-	b.fails(exitFailed, []string{"experts", "none"}, "trace", "record", b.path("dense"), "-f", text, "-o", b.path("x.trace"))
+	b.fails(exitUsage, []string{"experts", "none"}, "trace", "record", b.path("dense"), "-f", text, "-o", b.path("x.trace"))
 	if _, err := os.Stat(b.path("x.trace")); !os.IsNotExist(err) {
 		b.t.Error("a failed record left a file")
 	}
