@@ -108,6 +108,7 @@ func runLogits(c *cli.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	settle()
 	e := &logitsWriter{c: c, session: s, ids: ids, vocab: m.Info().Vocab, hash: digest.New()}
 	out := c.String("out")
 	if out == "" {

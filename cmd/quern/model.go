@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"quern/internal/atomicfile"
+	"quern/internal/resident"
 	"quern/pipeline"
 	infer "quern/runtime"
 	"quern/runtime/load"
@@ -58,7 +59,7 @@ func openMain(c *cli.Context, path string) (infer.Model, error) {
 }
 
 // openModel opens a model. What opening leaves behind, mostly of the tokenizer, is
-// given back: weights, keys and values are what memory is for.
+// given back.
 func openModel(ctx context.Context, path string) (infer.Model, error) {
 	return openModelWith(ctx, path, load.Options{})
 }
@@ -68,9 +69,18 @@ func openModelWith(ctx context.Context, path string, opt load.Options) (infer.Mo
 	if err != nil {
 		return nil, pipeline.SourceFault(err)
 	}
+	settle()
+	return m, nil
+}
+
+// settle gives back what came before a model runs, garbage and pages of files alike:
+// weights, keys and values are what memory is for. From then on garbage is to be no
+// more than a tenth of what is in use.
+func settle() {
 	debug.SetGCPercent(10)
 	debug.FreeOSMemory()
-	return m, nil
+	// Where this cannot be done the pages just stay.
+	_ = resident.Release()
 }
 
 // readText reads the text file that a flag names; "-" is standard input.

@@ -156,6 +156,7 @@ func runRun(c *cli.Context) (err error) {
 	if !c.Bool("json") {
 		g.Each, finish = printer(c.App.Writer, tok, text)
 	}
+	settle()
 	a, err := generate.Run(c.Context, s, prompt, g)
 	if finish != nil && (err == nil || len(a.Tokens) > 0) {
 		if ferr := finish(); err == nil {
@@ -170,6 +171,10 @@ func runRun(c *cli.Context) (err error) {
 		Memory: memoryOf(m, s)}
 	if tokErr == nil {
 		doc.Text = tok.Decode(a.Tokens, tokenizer.DecodeOptions{})
+	}
+	// What printing takes should not come on top of the model.
+	if err := m.Close(); err != nil {
+		return err
 	}
 	if c.Bool("json") {
 		return printJSON(c, doc)

@@ -1,6 +1,9 @@
 package transformer
 
 import (
+	"runtime"
+
+	"quern/runtime/mapped"
 	"quern/runtime/num"
 	"quern/tensor"
 	"quern/tensor/quant"
@@ -13,13 +16,14 @@ import (
 //	keys    (kvHeads, room, headDim)   room positions
 //	values  (kvHeads, room, headDim)
 //
-// in float32, or as F16 of two bytes, the lower first.
+// in float32, or as F16 of two bytes, the lower first. Those lie outside of Go's heap.
 type cache struct {
 	half        bool
 	heads, dim  int
 	room        int // positions of a chunk
 	floatChunks []chunk[float32]
 	halfChunks  []chunk[byte]
+	slab        *mapped.Slab // that halfChunks are of
 }
 
 type chunk[T any] struct{ keys, values []T }
@@ -34,8 +38,11 @@ func newCache(half bool, heads, dim, context int) cache {
 // reserve makes room for n positions.
 func (c *cache) reserve(n int) {
 	values := c.heads * c.room * c.dim
+	if c.half && c.slab == nil {
+		c.slab = mapped.NewSlab()
+	}
 	for c.half && len(c.halfChunks)*c.room < n {
-		c.halfChunks = append(c.halfChunks, chunk[byte]{make([]byte, 2*values), make([]byte, 2*values)})
+		c.halfChunks = append(c.halfChunks, chunk[byte]{c.slab.Bytes(2 * values), c.slab.Bytes(2 * values)})
 	}
 	for !c.half && len(c.floatChunks)*c.room < n {
 		c.floatChunks = append(c.floatChunks, chunk[float32]{make([]float32, values), make([]float32, values)})
@@ -66,6 +73,7 @@ func (c *cache) set(position int, k, v []float32) {
 		copy(chunk.keys[at:], k)
 		copy(chunk.values[at:], v)
 	}
+	runtime.KeepAlive(c.slab)
 }
 
 // run is how far positions from one on lie in its chunk, and where of a head.
@@ -87,6 +95,7 @@ func (c *cache) dots(dst []float32, head, from, to int, q num.Matrix) {
 		}
 		p += n
 	}
+	runtime.KeepAlive(c.slab)
 }
 
 // weigh writes to dst the sum of the values of a head from a position on, each
@@ -102,4 +111,5 @@ func (c *cache) weigh(dst []float32, head, from int, weights []float32) {
 		}
 		from, weights = from+n, weights[n:]
 	}
+	runtime.KeepAlive(c.slab)
 }

@@ -187,10 +187,11 @@ func (m *matrix) decode(ctx context.Context, part, first, n int, s *scratch) (nu
 	return num.Matrix{Data: x[skip:], Rows: n, Stride: m.stride}, nil
 }
 
-// grow gives n elements of a buffer that is kept, with any content.
+// grow gives n elements of a buffer that is kept, with any content. One that grows
+// again and again, as with the text, grows by a half at least.
 func grow[T any](buf *[]T, n int) []T {
-	if cap(*buf) < n {
-		*buf = make([]T, n)
+	if c := cap(*buf); c < n {
+		*buf = make([]T, max(n, c+c/2))
 	}
 	*buf = (*buf)[:cap(*buf)]
 	return (*buf)[:n]

@@ -171,6 +171,7 @@ func (s *session) Eval(ctx context.Context, tokens []int32, want []int, each fun
 func (s *session) forward(ctx context.Context, tokens []int32) error {
 	p, b, n := s.m.p, &s.buf, len(tokens)
 	x := grow(&b.x, n*p.hidden)
+	grow(&b.block, 2*n*max(p.heads*p.headDim+p.kvHeads*p.headDim, p.ffn))
 	for i, id := range tokens {
 		row, err := s.m.w.embed.decode(ctx, 0, int(id), 1, &s.team.scratch[0])
 		if err != nil {
