@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -26,6 +27,8 @@ var errInterrupted = errors.New("interrupted")
 const patience = 700 * time.Millisecond
 
 func main() {
+	// Nobody asks for a profile, whose tables take memory as allocations are sampled.
+	runtime.MemProfileRate = 0
 	ctx, cancel := context.WithCancelCause(context.Background())
 	p := newProgram(os.Args, os.Stdin, os.Stdout, os.Stderr)
 	signals := make(chan os.Signal, 2)

@@ -11,20 +11,41 @@ import (
 
 // team runs pieces of work on a number of goroutines. Which of them does a piece
 // makes no difference to the result.
+//
+// What it runs is kept in it, and run by functions that are made once: functions made
+// for each of the hundreds of phases of a token would be garbage, and soon more
+// than the activations.
 type team struct {
 	*parallel.Team
 	scratch []scratch // one a worker
+	piece   func(i int, s *scratch) error
+	row     func(row int) error
+	count   int // of rows
+
+	runPiece func(i, worker int) error
+	runRows  func(i int, s *scratch) error
 }
 
 func newTeam(jobs int) *team {
-	t := parallel.NewTeam(jobs)
-	return &team{t, make([]scratch, t.Jobs())}
+	p := parallel.NewTeam(jobs)
+	t := &team{Team: p, scratch: make([]scratch, p.Jobs())}
+	t.runPiece = func(i, worker int) error { return t.piece(i, &t.scratch[worker]) }
+	t.runRows = func(i int, _ *scratch) error {
+		for row := i * rowsTogether; row < min((i+1)*rowsTogether, t.count); row++ {
+			if err := t.row(row); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return t
 }
 
 // each runs f for 0 to n-1, in any order, and gives the error of the lowest that
-// failed.
+// failed. f must not call each, nor rows.
 func (t *team) each(ctx context.Context, n int, f func(i int, s *scratch) error) error {
-	return t.Each(ctx, n, func(i, worker int) error { return f(i, &t.scratch[worker]) })
+	t.piece = f
+	return t.Each(ctx, n, t.runPiece)
 }
 
 // rowsTogether is how many rows of activations a worker takes at once.
@@ -32,14 +53,8 @@ const rowsTogether = 8
 
 // rows runs f for each of n rows of activations, in any order.
 func (t *team) rows(ctx context.Context, n int, f func(row int) error) error {
-	return t.each(ctx, (n+rowsTogether-1)/rowsTogether, func(i int, _ *scratch) error {
-		for row := i * rowsTogether; row < min((i+1)*rowsTogether, n); row++ {
-			if err := f(row); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	t.row, t.count = f, n
+	return t.each(ctx, (n+rowsTogether-1)/rowsTogether, t.runRows)
 }
 
 // activations are rows that enter matrices: rows of n values one after another.
@@ -106,6 +121,9 @@ func (p *product) rows(ctx context.Context, first, n int, s *scratch) error {
 
 // multiply computes products, sharing the rows of all of them among the workers.
 func (s *session) multiply(ctx context.Context, list ...product) error {
+	w := &s.products
+	w.list = append(w.list[:0], list...)
+	list = w.list
 	for i := range list {
 		p := &list[i]
 		if s.act == infer.Q8 && p.m.rounded {
@@ -126,33 +144,48 @@ func (s *session) multiply(ctx context.Context, list ...product) error {
 			}
 		}
 	}
-	jobs, total := s.team.Jobs(), 0
+	w.ctx, w.jobs = ctx, s.team.Jobs()
+	total := 0
 	for i := range list {
 		p := &list[i]
-		total += (p.m.rows + p.piece(jobs) - 1) / p.piece(jobs)
+		total += (p.m.rows + p.piece(w.jobs) - 1) / p.piece(w.jobs)
 	}
-	return s.team.each(ctx, total, func(i int, sc *scratch) error {
-		for j := range list {
-			p := &list[j]
-			piece := p.piece(jobs)
-			if n := (p.m.rows + piece - 1) / piece; i >= n {
-				i -= n
-				continue
+	if w.run == nil {
+		w.run = w.rows
+	}
+	return s.team.each(ctx, total, w.run)
+}
+
+// products are what multiply computes.
+type products struct {
+	ctx  context.Context
+	jobs int
+	list []product
+	run  func(i int, sc *scratch) error // rows, made once
+}
+
+// rows multiplies the i-th piece of the rows of all matrices.
+func (w *products) rows(i int, sc *scratch) error {
+	for j := range w.list {
+		p := &w.list[j]
+		piece := p.piece(w.jobs)
+		if n := (p.m.rows + piece - 1) / piece; i >= n {
+			i -= n
+			continue
+		}
+		first := i * piece
+		n := min(piece, p.m.rows-first)
+		if err := p.rows(w.ctx, first, n, sc); err != nil {
+			return err
+		}
+		if p.bias != nil {
+			for c := range p.in.rows {
+				num.Add(p.dst[c*p.m.rows+first:][:n], p.bias[first:])
 			}
-			first := i * piece
-			n := min(piece, p.m.rows-first)
-			if err := p.rows(ctx, first, n, sc); err != nil {
-				return err
-			}
-			if p.bias != nil {
-				for c := range p.in.rows {
-					num.Add(p.dst[c*p.m.rows+first:][:n], p.bias[first:])
-				}
-			}
-			return nil
 		}
 		return nil
-	})
+	}
+	return nil
 }
 
 // batchKey tells the memory of packed activations apart. place keeps those of one

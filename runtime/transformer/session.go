@@ -22,6 +22,7 @@ type session struct {
 	team     *team
 	act      infer.Act
 	packed   map[batchKey]*dot.Batch
+	products products
 	observer infer.Observer
 	routes   infer.Router
 	context  int
