@@ -35,6 +35,8 @@ type Team struct {
 	fault fault
 
 	working bool
+	helpers []func() // what the goroutines of Work do, made once
+	helping sync.WaitGroup
 	ended   atomic.Bool
 	asleep  atomic.Int32 // workers that sleep, or are about to
 	waiting atomic.Bool  // whether the owner sleeps until left is 0, or is about to
@@ -72,6 +74,12 @@ func NewTeam(jobs int) *Team {
 		t.patience = patience
 	}
 	t.wake.L = &t.mu
+	for w := 1; w < t.jobs; w++ {
+		t.helpers = append(t.helpers, func() {
+			defer t.helping.Done()
+			t.help(w)
+		})
+	}
 	return t
 }
 
@@ -85,14 +93,14 @@ func (t *Team) Work(f func() error) error {
 	}
 	t.working = true
 	t.ended.Store(false)
-	var wg sync.WaitGroup
-	for w := 1; w < t.jobs; w++ {
-		wg.Go(func() { t.help(w) })
+	t.helping.Add(len(t.helpers))
+	for _, help := range t.helpers {
+		go help()
 	}
 	defer func() {
 		t.ended.Store(true)
 		t.rouse()
-		wg.Wait()
+		t.helping.Wait()
 		t.working = false
 	}()
 	return f()

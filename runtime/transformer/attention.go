@@ -24,26 +24,15 @@ func (s *session) attention(ctx context.Context, i, n int) error {
 	if err := s.project(ctx, l, in, q, k, v); err != nil {
 		return err
 	}
-	c := &s.caches[i]
-	c.reserve(s.n + n)
-	err = s.team.rows(ctx, n, func(t int) error {
-		q, k, v := q[t*qn:][:qn], k[t*kn:][:kn], v[t*kn:][:kn]
-		s.place(q, l.qNorm, i, t)
-		s.place(k, l.kNorm, i, t)
-		c.set(s.n+t, k, v)
-		return nil
-	})
-	if err != nil {
+	s.caches[i].reserve(s.n + n)
+	s.tasks.place = placeTask{s, i, q, k, v}
+	if err := s.team.byRow(ctx, n, &s.tasks.place); err != nil {
 		return err
 	}
 
 	blocks := (n + queries - 1) / queries
-	err = s.team.each(ctx, p.heads*blocks, func(task int, sc *scratch) error {
-		h, first := task%p.heads, task/p.heads*queries
-		s.attend(i, h, first, min(queries, n-first), sc)
-		return nil
-	})
-	if err != nil {
+	s.tasks.attend = attendTask{s, i, n}
+	if err := s.team.pieces(ctx, p.heads*blocks, &s.tasks.attend); err != nil {
 		return err
 	}
 	if p.gatedQuery {

@@ -2,8 +2,6 @@ package transformer
 
 import (
 	"context"
-
-	"quern/runtime/num"
 )
 
 // feedForward adds the feed-forward block of layer i to n states.
@@ -37,16 +35,8 @@ func (s *session) gated(ctx context.Context, gate, up, down linear, part int, in
 	if err != nil {
 		return err
 	}
-	err = s.team.rows(ctx, in.rows, func(t int) error {
-		g, u := g[t*ffn:][:ffn], u[t*ffn:][:ffn]
-		if s.m.p.gelu {
-			num.GELUMul(g, u)
-		} else {
-			num.SiLUMul(g, u)
-		}
-		return nil
-	})
-	if err != nil {
+	s.tasks.act = actTask{g, u, ffn, s.m.p.gelu}
+	if err := s.team.byRow(ctx, in.rows, &s.tasks.act); err != nil {
 		return err
 	}
 	mid := activations{g, in.rows, ffn}

@@ -12,49 +12,80 @@ import (
 // team runs pieces of work on a number of goroutines. Which of them does a piece
 // makes no difference to the result.
 //
-// What it runs is kept in it, and run by functions that are made once: functions made
-// for each of the hundreds of phases of a token would be garbage, and soon more
-// than the activations.
+// What it runs is kept in it, and called by a function that is made once: no phase of
+// a token leaves garbage.
 type team struct {
 	*parallel.Team
 	scratch []scratch // one a worker
-	piece   func(i int, s *scratch) error
-	row     func(row int) error
-	count   int // of rows
-
-	runPiece func(i, worker int) error
-	runRows  func(i int, s *scratch) error
+	now     pieces
+	rowsNow rowPieces
+	call    func(i, worker int) error
 }
+
+// pieces are work that is shared by pieces, in any order.
+type pieces interface {
+	piece(i int, s *scratch) error
+}
+
+// byRow is work that is shared by rows of activations, in any order.
+type byRow interface {
+	row(t int) error
+}
+
+// rowPieces makes pieces of count rows.
+type rowPieces struct {
+	byRow
+	count int
+}
+
+func (r *rowPieces) piece(i int, _ *scratch) error {
+	for t := i * rowsTogether; t < min((i+1)*rowsTogether, r.count); t++ {
+		if err := r.row(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type pieceFunc func(i int, s *scratch) error
+
+func (f pieceFunc) piece(i int, s *scratch) error { return f(i, s) }
+
+type rowFunc func(t int) error
+
+func (f rowFunc) row(t int) error { return f(t) }
 
 func newTeam(jobs int) *team {
 	p := parallel.NewTeam(jobs)
 	t := &team{Team: p, scratch: make([]scratch, p.Jobs())}
-	t.runPiece = func(i, worker int) error { return t.piece(i, &t.scratch[worker]) }
-	t.runRows = func(i int, _ *scratch) error {
-		for row := i * rowsTogether; row < min((i+1)*rowsTogether, t.count); row++ {
-			if err := t.row(row); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+	t.call = func(i, worker int) error { return t.now.piece(i, &t.scratch[worker]) }
 	return t
 }
 
-// each runs f for 0 to n-1, in any order, and gives the error of the lowest that
-// failed. f must not call each, nor rows.
+// pieces does pieces 0 to n-1, and gives the error of the lowest that failed. A piece
+// must not have the team do anything itself.
+func (t *team) pieces(ctx context.Context, n int, work pieces) error {
+	t.now = work
+	return t.Each(ctx, n, t.call)
+}
+
+// byRow does n rows.
+func (t *team) byRow(ctx context.Context, n int, work byRow) error {
+	t.rowsNow = rowPieces{work, n}
+	return t.pieces(ctx, (n+rowsTogether-1)/rowsTogether, &t.rowsNow)
+}
+
+// each is pieces of a function, for work that is rare.
 func (t *team) each(ctx context.Context, n int, f func(i int, s *scratch) error) error {
-	t.piece = f
-	return t.Each(ctx, n, t.runPiece)
+	return t.pieces(ctx, n, pieceFunc(f))
 }
 
 // rowsTogether is how many rows of activations a worker takes at once.
 const rowsTogether = 8
 
-// rows runs f for each of n rows of activations, in any order.
+// rows is byRow of a function, for work that is rare.
 func (t *team) rows(ctx context.Context, n int, f func(row int) error) error {
-	t.row, t.count = f, n
-	return t.each(ctx, (n+rowsTogether-1)/rowsTogether, t.runRows)
+	return t.byRow(ctx, n, rowFunc(f))
 }
 
 // activations are rows that enter matrices: rows of n values one after another.
@@ -150,10 +181,7 @@ func (s *session) multiply(ctx context.Context, list ...product) error {
 		p := &list[i]
 		total += (p.m.rows + p.piece(w.jobs) - 1) / p.piece(w.jobs)
 	}
-	if w.run == nil {
-		w.run = w.rows
-	}
-	return s.team.each(ctx, total, w.run)
+	return s.team.pieces(ctx, total, w)
 }
 
 // products are what multiply computes.
@@ -161,11 +189,10 @@ type products struct {
 	ctx  context.Context
 	jobs int
 	list []product
-	run  func(i int, sc *scratch) error // rows, made once
 }
 
-// rows multiplies the i-th piece of the rows of all matrices.
-func (w *products) rows(i int, sc *scratch) error {
+// piece multiplies the i-th piece of the rows of all matrices.
+func (w *products) piece(i int, sc *scratch) error {
 	for j := range w.list {
 		p := &w.list[j]
 		piece := p.piece(w.jobs)
@@ -217,7 +244,8 @@ func (s *session) pack(ctx context.Context, place int, p *product) (*dot.Batch, 
 		}
 		in = padded
 	}
-	return b, s.team.rows(ctx, in.rows, func(t int) error { return b.SetRow(t, in.row(t)) })
+	s.tasks.pack = packTask{b, in}
+	return b, s.team.byRow(ctx, in.rows, &s.tasks.pack)
 }
 
 // round gives activations as they are after rounding to 8 bits.

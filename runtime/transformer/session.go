@@ -23,6 +23,7 @@ type session struct {
 	act      infer.Act
 	packed   map[batchKey]*dot.Batch
 	products products
+	tasks    tasks
 	observer infer.Observer
 	routes   infer.Router
 	context  int
@@ -213,24 +214,14 @@ func (s *session) angles(n int) {
 func (s *session) norm(ctx context.Context, x, w []float32, n int) (activations, error) {
 	h := s.m.p.hidden
 	out := grow(&s.buf.normed, n*h)
-	err := s.team.rows(ctx, n, func(t int) error {
-		num.RMSNorm(out[t*h:][:h], x[t*h:][:h], w, s.m.p.eps)
-		return nil
-	})
-	return activations{out, n, h}, err
+	s.tasks.norm = normTask{s, out, x, w}
+	return activations{out, n, h}, s.team.byRow(ctx, n, &s.tasks.norm)
 }
 
 // add adds what a block gave, normalized once more where the model does, to x.
 func (s *session) add(ctx context.Context, out, post []float32, n int) error {
-	h := s.m.p.hidden
-	return s.team.rows(ctx, n, func(t int) error {
-		row := out[t*h:][:h]
-		if post != nil {
-			num.RMSNorm(row, row, post, s.m.p.eps)
-		}
-		num.Add(s.buf.x[t*h:][:h], row)
-		return nil
-	})
+	s.tasks.add = addTask{s, out, post}
+	return s.team.byRow(ctx, n, &s.tasks.add)
 }
 
 // head gives the logits after the wanted tokens of the batch that starts at
