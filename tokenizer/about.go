@@ -7,12 +7,7 @@ package tokenizer
 func (t *Tokenizer) Vocabulary() *Vocabulary {
 	v := *t.v
 	v.Tokens = t.tokens.list()
-	if n := t.merges.len(); n > 0 {
-		v.Merges = make([]string, n)
-		for i := range v.Merges {
-			v.Merges[i] = t.merges.line(i)
-		}
-	}
+	v.Types, v.Merges = t.types.list(), t.merges.list()
 	return &v
 }
 

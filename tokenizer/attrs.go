@@ -67,8 +67,8 @@ var (
 
 // settle corrects the attributes by the tokens' texts and finds the set of ids
 // that end a generation.
-func (t *Tokenizer) settle() {
-	for id, typ := range t.v.Types {
+func (t *Tokenizer) settle(types []TokenType) {
+	for id, typ := range types {
 		t.attrs[id] = attrOf(typ)
 	}
 	ends := map[int32]bool{}

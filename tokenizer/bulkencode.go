@@ -76,8 +76,7 @@ func (c *wordCoder) buildBPE() *joinSet {
 	for b := range c.bytes {
 		c.bytes[b] = names.of(string(byteChar(byte(b))))
 	}
-	for rank := range t.merges.len() {
-		line := t.merges.line(rank)
+	for rank, line := range t.merges.list() {
 		for i := 1; i < len(line)-1; i++ {
 			if line[i] != ' ' {
 				continue

@@ -13,15 +13,6 @@ import (
 // each text with its length before it, and the same for a model's folder and for
 // the GGUF file made of it. Special ids and templates are not in it.
 func (v *Vocabulary) Digest() digest.Digest {
-	return v.digest(len(v.Tokens), func(i int) string { return v.Tokens[i] }, len(v.Merges), func(i int) string { return v.Merges[i] })
-}
-
-// Digest is that of the vocabulary.
-func (t *Tokenizer) Digest() digest.Digest {
-	return t.v.digest(t.Size(), t.tokens.at, t.merges.len(), t.merges.line)
-}
-
-func (v *Vocabulary) digest(tokens int, token func(i int) string, merges int, merge func(i int) string) digest.Digest {
 	h := digest.New()
 	w := bufio.NewWriter(h) // hashes do not fail
 	num := func(n uint64) {
@@ -34,9 +25,9 @@ func (v *Vocabulary) digest(tokens int, token func(i int) string, merges int, me
 	text("quern vocabulary 1")
 	text(v.Model)
 	text(v.Pre)
-	num(uint64(tokens))
-	for i := range tokens {
-		text(token(i))
+	num(uint64(len(v.Tokens)))
+	for _, s := range v.Tokens {
+		text(s)
 	}
 	num(uint64(len(v.Types)))
 	for _, t := range v.Types {
@@ -46,10 +37,13 @@ func (v *Vocabulary) digest(tokens int, token func(i int) string, merges int, me
 	for _, s := range v.Scores {
 		num(uint64(math.Float32bits(s)))
 	}
-	num(uint64(merges))
-	for i := range merges {
-		text(merge(i))
+	num(uint64(len(v.Merges)))
+	for _, s := range v.Merges {
+		text(s)
 	}
 	w.Flush()
 	return digest.Sum(h)
 }
+
+// Digest is that of the vocabulary.
+func (t *Tokenizer) Digest() digest.Digest { return t.Vocabulary().Digest() }

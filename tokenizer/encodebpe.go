@@ -114,7 +114,7 @@ func (s *bpeSession) push(word string, syms []symbol, left, right int) {
 	l, r := syms[left], syms[right]
 	var rank int32
 	var ok bool
-	if rank, ok, s.line = s.t.merges.find(word[l.at:l.at+l.n], word[r.at:r.at+r.n], s.line); ok {
+	if rank, ok, s.line = s.t.merges.find(word[l.at:r.at+r.n], l.n, s.line); ok {
 		heap.Push(&s.queue, bpePair{left, right, rank, l.n + r.n})
 	}
 }

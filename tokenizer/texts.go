@@ -49,6 +49,33 @@ func (x *texts) list() []string {
 	return out
 }
 
+// tokenTypes are types in a byte each where all fit, as those of real vocabularies do.
+type tokenTypes struct {
+	bytes []uint8
+	all   []TokenType
+}
+
+func newTokenTypes(list []TokenType) tokenTypes {
+	out := make([]uint8, len(list))
+	for i, t := range list {
+		if out[i] = uint8(t); TokenType(out[i]) != t {
+			return tokenTypes{all: list}
+		}
+	}
+	return tokenTypes{bytes: out}
+}
+
+func (x *tokenTypes) list() []TokenType {
+	if x.bytes == nil {
+		return x.all
+	}
+	out := make([]TokenType, len(x.bytes))
+	for i, t := range x.bytes {
+		out[i] = TokenType(t)
+	}
+	return out
+}
+
 // index finds numbers by the hash of what they stand for, which is kept elsewhere: 7.5
 // bytes for each number.
 //

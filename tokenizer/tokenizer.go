@@ -10,7 +10,8 @@ import (
 // A Tokenizer encodes and decodes text with a Vocabulary by the rules of
 // llama.cpp v0.5.0. It is safe for use by several goroutines.
 type Tokenizer struct {
-	v      *Vocabulary // without Tokens and Merges
+	v      *Vocabulary // without Tokens, Types and Merges
+	types  tokenTypes
 	tokens texts
 	byText index
 	attrs  []attr
@@ -31,8 +32,8 @@ func New(v *Vocabulary) (*Tokenizer, error) {
 		return nil, fmt.Errorf("%d token types for %d tokens: %w", len(v.Types), len(v.Tokens), ErrFormat)
 	}
 	rest := *v
-	rest.Tokens, rest.Merges = nil, nil
-	t := &Tokenizer{v: &rest, byText: newIndex(len(v.Tokens)), attrs: make([]attr, len(v.Tokens))}
+	rest.Tokens, rest.Types, rest.Merges = nil, nil, nil
+	t := &Tokenizer{v: &rest, types: newTokenTypes(v.Types), byText: newIndex(len(v.Tokens)), attrs: make([]attr, len(v.Tokens))}
 	var err error
 	if t.tokens, err = newTexts(v.Tokens); err != nil {
 		return nil, err
@@ -81,7 +82,7 @@ func New(v *Vocabulary) (*Tokenizer, error) {
 	if add, set := v.AddSpacePrefix(); set {
 		t.spacePrefix = add
 	}
-	t.settle()
+	t.settle(v.Types)
 	for id, a := range t.attrs {
 		if a&(attrControl|attrUser|attrUnknown) != 0 {
 			t.special = append(t.special, int32(id))
