@@ -16,6 +16,7 @@ import (
 
 	"quern/artifacts/sink"
 	"quern/hub"
+	"quern/internal/pattern"
 	"quern/tensor"
 )
 
@@ -245,7 +246,7 @@ var sizeUnits = []struct {
 	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
 }
 
-var sizePattern = regexp.MustCompile(`^(-?)([0-9]{1,19})(\.[0-9]{1,18})?( ?)([A-Za-z]+)$`)
+var sizePattern = pattern.New(`^(-?)([0-9]{1,19})(\.[0-9]{1,18})?( ?)([A-Za-z]+)$`)
 
 // parseSize reads bytes: a whole number, or a number with a unit that comes to
 // whole bytes.
@@ -298,7 +299,7 @@ func unitHint(unit string) string {
 	return "; " + strings.Join(hints, ", ")
 }
 
-var numberPattern = regexp.MustCompile(`^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$`)
+var numberPattern = pattern.New(`^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$`)
 
 func parseNumber(n *node) (float64, error) {
 	if n.tag != "!!int" && n.tag != "!!float" || !numberPattern.MatchString(n.text) {
@@ -311,7 +312,7 @@ func parseNumber(n *node) (float64, error) {
 	return v, nil
 }
 
-var sharePattern = regexp.MustCompile(`^([0-9]{1,9}(\.[0-9]{0,18})?|\.[0-9]{1,18}) ?%$`)
+var sharePattern = pattern.New(`^([0-9]{1,9}(\.[0-9]{0,18})?|\.[0-9]{1,18}) ?%$`)
 
 // ParsePercent reads a percentage such as 99.5 % as a part of one. ok is false for a
 // text that is none.
@@ -347,7 +348,7 @@ func (f *field) parseShare(n *node) (float64, error) {
 	return v, nil
 }
 
-var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)
+var namePattern = pattern.New(`^[a-z0-9][a-z0-9._-]*$`)
 
 const maxName = 100
 
@@ -361,7 +362,7 @@ func checkName(s string) error {
 	return nil
 }
 
-var artifactPattern = regexp.MustCompile(`^((sha256:[0-9a-f]{64}|[a-z0-9][a-z0-9._-]{0,99})(/.+)?|[a-z0-9][a-z0-9._-]{0,99}:[0-9]{1,5}/.+)$`)
+var artifactPattern = pattern.New(`^((sha256:[0-9a-f]{64}|[a-z0-9][a-z0-9._-]{0,99})(/.+)?|[a-z0-9][a-z0-9._-]{0,99}:[0-9]{1,5}/.+)$`)
 
 // parseType takes any ggml type of numbers in any letter case; whether it can
 // be written is for the stage to say. words are what else could be meant.

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"strings"
 
 	"quern/formats/gguf"
+	"quern/internal/pattern"
 	"quern/internal/pyjson"
 	"quern/model"
 )
@@ -239,7 +239,7 @@ func (g *general) fromCard(card *pyjson.Object, params int64) {
 	gather(&g.languages, "languages", "language")
 }
 
-var hubURL = regexp.MustCompile(`^https?://huggingface\.co/([^/]+/[^/]+)$`)
+var hubURL = pattern.New(`^https?://huggingface\.co/([^/]+/[^/]+)$`)
 
 // references turns the base models or datasets of a card into entries with name,
 // organization, version and repo_url. Entries that are mappings pass through.

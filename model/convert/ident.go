@@ -2,11 +2,12 @@ package convert
 
 import (
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
+
+	"quern/internal/pattern"
 )
 
 // A model's name says more than its name: org/Base-7B-Instruct-v0.2 holds an
@@ -24,11 +25,11 @@ type parts struct {
 }
 
 var (
-	versionPart  = regexp.MustCompile(`(?i)^(?:(?:v|iter)?\p{Nd}+(?:[.]\p{Nd}+)*)$`)
-	typePart     = regexp.MustCompile(`(?i)^(?:i?q\p{Nd}(?:_[\p{L}\p{N}_])*|b?fp?(?:16|32))$`)
-	sizePart     = regexp.MustCompile(`(?i)^(?:(?:[A]|\p{Nd}+[x])?\p{Nd}+(?:[._]\p{Nd}+)?[KMBT]\p{Nd}?|small|mini|medium|large|x?xl)$`)
-	finetunePart = regexp.MustCompile(`(?i)^(?:chat|instruct|vision|lora)$`)
-	titleVersion = regexp.MustCompile(`^(?:v\p{Nd}+(?:\.\p{Nd}+)*|\p{Nd}.*)$`)
+	versionPart  = pattern.New(`(?i)^(?:(?:v|iter)?\p{Nd}+(?:[.]\p{Nd}+)*)$`)
+	typePart     = pattern.New(`(?i)^(?:i?q\p{Nd}(?:_[\p{L}\p{N}_])*|b?fp?(?:16|32))$`)
+	sizePart     = pattern.New(`(?i)^(?:(?:[A]|\p{Nd}+[x])?\p{Nd}+(?:[._]\p{Nd}+)?[KMBT]\p{Nd}?|small|mini|medium|large|x?xl)$`)
+	finetunePart = pattern.New(`(?i)^(?:chat|instruct|vision|lora)$`)
+	titleVersion = pattern.New(`^(?:v\p{Nd}+(?:\.\p{Nd}+)*|\p{Nd}.*)$`)
 )
 
 // label is the set of meanings that one word of a name may have.
