@@ -175,7 +175,7 @@ type Routing struct {
 type Session interface {
 	// Eval appends tokens and computes logits. want lists, in ascending order,
 	// the indices into tokens after which logits are wanted; each is called for
-	// them in that order with Info.Vocab logits that it must not keep. Ids that
+	// them in that order with Info.Vocab logits that it may change and must not keep. Ids that
 	// the model can never give have -Inf. An error of each ends the
 	// evaluation and is returned.
 	//

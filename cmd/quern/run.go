@@ -156,7 +156,7 @@ func runRun(c *cli.Context) (err error) {
 	if !c.Bool("json") {
 		g.Each, finish = printer(c.App.Writer, tok, text)
 	}
-	settle()
+	g.Warm = settle
 	a, err := generate.Run(c.Context, s, prompt, g)
 	if finish != nil && (err == nil || len(a.Tokens) > 0) {
 		if ferr := finish(); err == nil {
@@ -166,6 +166,7 @@ func runRun(c *cli.Context) (err error) {
 	if err != nil {
 		return err
 	}
+
 	doc := runDoc{Model: modelName(path), Rendered: rendered, Prompt: prompt, Tokens: a.Tokens, Stop: a.Stop,
 		PromptSpeed: speed(len(prompt), a.Prompt), Speed: speed(len(a.Tokens)-1, a.Making),
 		Memory: memoryOf(m, s)}

@@ -28,6 +28,9 @@ type Options struct {
 	End func(id int32) bool
 	// Each is told every token as it is made; an error of it stops. May be nil.
 	Each func(id int32) error
+	// Warm is called once the first tokens of the prompt are through the model: what an
+	// evaluation needs is there then, and what only starting needed can go. May be nil.
+	Warm func()
 }
 
 // Answer is what a model made of a prompt.
@@ -39,6 +42,10 @@ type Answer struct {
 	Prompt, Making time.Duration
 }
 
+// warmTokens is how many tokens of the prompt come before Warm, but for the last: as many as
+// go through the layers of a small model together.
+const warmTokens = 64
+
 // Run evaluates a prompt, which must not be empty, and lets the model go on. On
 // an error it comes with what was made until then.
 func Run(ctx context.Context, s infer.Session, prompt []int32, opt Options) (*Answer, error) {
@@ -48,15 +55,32 @@ func Run(ctx context.Context, s infer.Session, prompt []int32, opt Options) (*An
 		return a, err
 	}
 	start := time.Now()
-	logits, err := infer.Last(ctx, s, prompt, nil)
+	if opt.Warm != nil {
+		if n := min(warmTokens, len(prompt)-1); n > 0 {
+			if err := s.Eval(ctx, prompt[:n], nil, nil); err != nil {
+				return a, err
+			}
+			prompt = prompt[n:]
+		}
+		opt.Warm()
+	}
+	next := make([]int32, 1)
+	choose := func(_ int, logits []float32) (err error) {
+		next[0], err = sampler.Next(logits)
+		return err
+	}
+	if len(prompt) == 0 {
+		return a, errors.New("no tokens to evaluate")
+	}
+	err = s.Eval(ctx, prompt, []int{len(prompt) - 1}, choose)
 	a.Prompt = time.Since(start)
 	start = time.Now()
 	defer func() { a.Making = time.Since(start) }()
-	for err == nil && (opt.Max <= 0 || len(a.Tokens) < opt.Max) {
-		id, err := sampler.Next(logits)
-		if err != nil {
-			return a, err
-		}
+	if err != nil {
+		return a, err
+	}
+	for want := []int{0}; ; {
+		id := next[0]
 		if opt.End != nil && opt.End(id) {
 			a.Stop = StopEnd
 			return a, nil
@@ -68,9 +92,9 @@ func Run(ctx context.Context, s infer.Session, prompt []int32, opt Options) (*An
 			}
 		}
 		if len(a.Tokens) == opt.Max {
-			break
+			return a, nil
 		}
-		if logits, err = infer.Last(ctx, s, []int32{id}, logits); err != nil {
+		if err := s.Eval(ctx, next, want, choose); err != nil {
 			if errors.Is(err, infer.ErrContext) {
 				a.Stop = StopContext
 				return a, nil
@@ -78,5 +102,4 @@ func Run(ctx context.Context, s infer.Session, prompt []int32, opt Options) (*An
 			return a, err
 		}
 	}
-	return a, err
 }

@@ -245,8 +245,8 @@ func (s *session) resume(ctx context.Context) error {
 		clear(s.linear[i].tail)
 	}
 	s.stateAt = -1
-	for first := 0; first < s.n; first += batch {
-		if err := s.forwardAt(ctx, first, s.seen[first:min(first+batch, s.n)]); err != nil {
+	for first := 0; first < s.n; first += s.batch {
+		if err := s.forwardAt(ctx, first, s.seen[first:min(first+s.batch, s.n)]); err != nil {
 			return err
 		}
 	}

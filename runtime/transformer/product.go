@@ -228,7 +228,7 @@ func (s *session) pack(ctx context.Context, place int, p *product) (*dot.Batch, 
 	b := s.packed[key]
 	if b == nil {
 		var err error
-		if b, err = dot.NewBatch(key.format, key.width, batch); err != nil {
+		if b, err = dot.NewBatch(key.format, key.width, max(s.batch, p.in.rows)); err != nil {
 			return nil, err
 		}
 		s.packed[key] = b

@@ -10,8 +10,20 @@ import (
 	"quern/tensor/dot"
 )
 
-// batch is the number of tokens that go through the layers together.
-const batch = 128
+// maxBatch is the most tokens that go through the layers together.
+const maxBatch = 128
+
+// batchOf is how many tokens go through the layers of a model together: half as many where
+// their activations would take more than a fiftieth of what the weights do. Of experts
+// each gets few rows of a batch, so that mixtures need them all. Results do not depend on it.
+func (m *Model) batchOf() int {
+	p := m.p
+	row := 4 * int64(2*p.hidden+2*max((p.heads+p.kvHeads)*p.headDim, p.ffn))
+	if p.experts == 0 && maxBatch*row > m.info.Bytes/50 {
+		return maxBatch / 2
+	}
+	return maxBatch
+}
 
 // logitValues bounds the logits that are computed at once: 16 MiB.
 const logitValues = 4 << 20
@@ -27,6 +39,7 @@ type session struct {
 	observer infer.Observer
 	routes   infer.Router
 	context  int
+	batch    int // tokens that go through the layers together
 	n        int // tokens seen
 	caches   []cache
 	linear   []linearState // by layer, where the model has such attention
@@ -79,7 +92,7 @@ func (b *buffers) forGated(n int) (gate, up []float32) {
 
 // NewSession starts an empty text.
 func (m *Model) NewSession(opt infer.SessionOptions) (infer.Session, error) {
-	s := &session{m: m, team: newTeam(opt.Jobs), act: opt.Act, packed: map[batchKey]*dot.Batch{}, observer: opt.Observe, routes: opt.Routes, context: opt.Context}
+	s := &session{m: m, team: newTeam(opt.Jobs), act: opt.Act, packed: map[batchKey]*dot.Batch{}, observer: opt.Observe, routes: opt.Routes, context: opt.Context, batch: m.batchOf()}
 	if s.context <= 0 {
 		if s.context = m.p.context; s.context <= 0 {
 			s.context = 2048
@@ -145,8 +158,8 @@ func (s *session) Eval(ctx context.Context, tokens []int32, want []int, each fun
 		if err := s.resume(ctx); err != nil {
 			return err
 		}
-		for first := 0; first < len(tokens); first += batch {
-			part := tokens[first:min(first+batch, len(tokens))]
+		for first := 0; first < len(tokens); first += s.batch {
+			part := tokens[first:min(first+s.batch, len(tokens))]
 			s.stateAt = -1
 			if err := s.forward(ctx, part); err != nil {
 				return err
@@ -173,7 +186,7 @@ func (s *session) Eval(ctx context.Context, tokens []int32, want []int, each fun
 func (s *session) forward(ctx context.Context, tokens []int32) error {
 	p, b, n := s.m.p, &s.buf, len(tokens)
 	x := grow(&b.x, n*p.hidden)
-	grow(&b.block, 2*n*max(p.heads*p.headDim+p.kvHeads*p.headDim, p.ffn))
+	grow(&b.block, 2*n*max((p.heads+p.kvHeads)*p.headDim, p.ffn))
 	for i, id := range tokens {
 		row, err := s.m.w.embed.decode(ctx, 0, int(id), 1, &s.team.scratch[0])
 		if err != nil {
