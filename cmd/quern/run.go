@@ -90,12 +90,17 @@ type memoryUse struct {
 	Peak          int64 `json:"peak,omitempty"`
 }
 
-func memoryOf(m infer.Model, s infer.Session) memoryUse {
-	use := memoryUse{Weights: m.Info().Bytes, Peak: peakMemory()}
-	if c, ok := s.(interface{ CacheBytes() int64 }); ok {
-		use.KeysAndValues = c.CacheBytes()
+// memoryOf prepares to say what a run of a session took until then.
+func memoryOf(m infer.Model, s infer.Session) func() memoryUse {
+	weights := m.Info().Bytes
+	c, _ := s.(interface{ CacheBytes() int64 })
+	return func() memoryUse {
+		use := memoryUse{Weights: weights, Peak: peakMemory()}
+		if c != nil {
+			use.KeysAndValues = c.CacheBytes()
+		}
+		return use
 	}
-	return use
 }
 
 func runRun(c *cli.Context) (err error) {
@@ -156,6 +161,7 @@ func runRun(c *cli.Context) (err error) {
 	if !c.Bool("json") {
 		g.Each, finish = printer(c.App.Writer, tok, text)
 	}
+	memory := memoryOf(m, s)
 	g.Warm = settle
 	a, err := generate.Run(c.Context, s, prompt, g)
 	if finish != nil && (err == nil || len(a.Tokens) > 0) {
@@ -167,15 +173,15 @@ func runRun(c *cli.Context) (err error) {
 		return err
 	}
 
-	doc := runDoc{Model: modelName(path), Rendered: rendered, Prompt: prompt, Tokens: a.Tokens, Stop: a.Stop,
-		PromptSpeed: speed(len(prompt), a.Prompt), Speed: speed(len(a.Tokens)-1, a.Making),
-		Memory: memoryOf(m, s)}
-	if tokErr == nil {
-		doc.Text = tok.Decode(a.Tokens, tokenizer.DecodeOptions{})
-	}
+	use := memory()
 	// What printing takes should not come on top of the model.
 	if err := m.Close(); err != nil {
 		return err
+	}
+	doc := runDoc{Model: modelName(path), Rendered: rendered, Prompt: prompt, Tokens: a.Tokens, Stop: a.Stop,
+		PromptSpeed: speed(len(prompt), a.Prompt), Speed: speed(len(a.Tokens)-1, a.Making), Memory: use}
+	if tokErr == nil {
+		doc.Text = tok.Decode(a.Tokens, tokenizer.DecodeOptions{})
 	}
 	if c.Bool("json") {
 		return printJSON(c, doc)

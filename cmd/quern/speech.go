@@ -127,7 +127,7 @@ func transcribe(c *cli.Context, m infer.Model, path string, opt infer.SessionOpt
 		return err
 	}
 	doc := runDoc{Model: modelName(path), Prompt: []int32{starts.BOS(), tag}, Tokens: a.Tokens, Stop: a.Stop, Language: languageOf(tok, tag),
-		Text: tok.Decode(a.Tokens, tokenizer.DecodeOptions{}), Speed: speed(len(a.Tokens)-1, a.Making), Memory: memoryOf(m, s)}
+		Text: tok.Decode(a.Tokens, tokenizer.DecodeOptions{}), Speed: speed(len(a.Tokens)-1, a.Making), Memory: memoryOf(m, s)()}
 	if c.Bool("json") {
 		return printJSON(c, doc)
 	}

@@ -5,29 +5,34 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 )
 
-// Release takes pages of mapped files out of the page table. They stay in the system's
-// cache, and come back as they are touched. It leaves alone mappings that may be
-// written to, and those that hold a page which is not the file's, such as tables that
-// were relocated before they became read-only: their content is nowhere else.
-func Release() error {
+// Pages are those of mapped files.
+type Pages struct{ mappings []mapping }
+
+// Find finds the files that are mapped, but for mappings that may be written to, and those
+// that hold a page which is not the file's, such as tables that were relocated before
+// they became read-only: their content is nowhere else. It leaves garbage, for which
+// there may be room between Find and Release, and none behind that.
+func Find() (Pages, error) {
 	f, err := os.Open("/proc/self/smaps")
 	if err != nil {
-		return err
+		return Pages{}, err
 	}
 	defer f.Close()
 	list, err := mappings(f)
-	if err != nil {
-		return err
-	}
-	for _, m := range list {
-		if !m.clean() {
-			continue
-		}
+	return Pages{slices.DeleteFunc(list, func(m mapping) bool { return !m.clean() })}, err
+}
+
+// Release takes the pages out of the page table. They stay in the system's cache, and come
+// back as they are touched. No file may have been unmapped since Find.
+func (p Pages) Release() error {
+	// The program's own pages, which this touches, lie lowest and come last.
+	for _, m := range slices.Backward(p.mappings) {
 		// A kind of mapping that refuses, as locked ones do, keeps its pages.
 		if _, _, e := syscall.Syscall(syscall.SYS_MADVISE, m.from, m.to-m.from, syscall.MADV_DONTNEED); e != 0 && e != syscall.EINVAL {
 			return e

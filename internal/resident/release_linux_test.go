@@ -57,6 +57,14 @@ func touched(t *testing.T) int64 {
 	return n
 }
 
+func release() error {
+	p, err := Find()
+	if err != nil {
+		return err
+	}
+	return p.Release()
+}
+
 func count(b []byte, c byte) int { return bytes.Count(b, []byte{c}) }
 
 func TestReleaseGivesPagesOfFilesBack(t *testing.T) {
@@ -66,7 +74,7 @@ func TestReleaseGivesPagesOfFilesBack(t *testing.T) {
 			t.Fatalf("%d of %d bytes", n, size)
 		}
 		before := touched(t)
-		if err := Release(); err != nil {
+		if err := release(); err != nil {
 			t.Fatal(err)
 		}
 		if after := touched(t); before < size || after >= before-size/2 {
@@ -88,7 +96,7 @@ func TestReleaseKeepsWhatIsNotTheFiles(t *testing.T) {
 	}
 	written := open(t, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE)
 	written[3] = 'z'
-	if err := Release(); err != nil {
+	if err := release(); err != nil {
 		t.Fatal(err)
 	}
 	if relocated[size/2] != 'y' || written[3] != 'z' || count(relocated, 'x') != size-1 || count(written, 'x') != size-1 {

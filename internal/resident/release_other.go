@@ -2,5 +2,11 @@
 
 package resident
 
-// Release does nothing where the system says nothing of its mappings.
-func Release() error { return nil }
+// Pages are none where the system says nothing of its mappings.
+type Pages struct{}
+
+// Find finds nothing.
+func Find() (Pages, error) { return Pages{}, nil }
+
+// Release does nothing.
+func (Pages) Release() error { return nil }

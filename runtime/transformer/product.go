@@ -222,16 +222,32 @@ type batchKey struct {
 	format       dot.Format
 }
 
+// packedBatch is the memory of a key.
+type packedBatch struct {
+	key   batchKey
+	batch *dot.Batch
+}
+
+// batchOf finds the memory of a key, of which a model has a few, or nil.
+func (s *session) batchOf(key batchKey) *dot.Batch {
+	for i := range s.packed {
+		if s.packed[i].key == key {
+			return s.packed[i].batch
+		}
+	}
+	return nil
+}
+
 // pack rounds the activations of a product to 8 bits.
 func (s *session) pack(ctx context.Context, place int, p *product) (*dot.Batch, error) {
 	key := batchKey{place, p.m.q8.Width(), p.m.q8.Format()}
-	b := s.packed[key]
+	b := s.batchOf(key)
 	if b == nil {
 		var err error
 		if b, err = dot.NewBatch(key.format, key.width, max(s.batch, p.in.rows)); err != nil {
 			return nil, err
 		}
-		s.packed[key] = b
+		s.packed = append(s.packed, packedBatch{key, b})
 	}
 	if err := b.Reset(p.in.rows); err != nil {
 		return nil, err

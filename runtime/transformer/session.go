@@ -7,7 +7,6 @@ import (
 
 	infer "quern/runtime"
 	"quern/runtime/num"
-	"quern/tensor/dot"
 )
 
 // maxBatch is the most tokens that go through the layers together.
@@ -33,7 +32,7 @@ type session struct {
 	m        *Model
 	team     *team
 	act      infer.Act
-	packed   map[batchKey]*dot.Batch
+	packed   []packedBatch
 	products products
 	tasks    tasks
 	observer infer.Observer
@@ -92,7 +91,7 @@ func (b *buffers) forGated(n int) (gate, up []float32) {
 
 // NewSession starts an empty text.
 func (m *Model) NewSession(opt infer.SessionOptions) (infer.Session, error) {
-	s := &session{m: m, team: newTeam(opt.Jobs), act: opt.Act, packed: map[batchKey]*dot.Batch{}, observer: opt.Observe, routes: opt.Routes, context: opt.Context, batch: m.batchOf()}
+	s := &session{m: m, team: newTeam(opt.Jobs), act: opt.Act, observer: opt.Observe, routes: opt.Routes, context: opt.Context, batch: m.batchOf()}
 	if s.context <= 0 {
 		if s.context = m.p.context; s.context <= 0 {
 			s.context = 2048
