@@ -19,7 +19,7 @@ type Slab struct {
 }
 
 // blockBytes is what is asked of the system at once.
-const blockBytes = 256 << 10
+const blockBytes = 1 << 20
 
 // NewSlab makes an empty slab.
 func NewSlab() *Slab {

@@ -77,11 +77,21 @@ func NewTeam(jobs int) *Team {
 	for w := 1; w < t.jobs; w++ {
 		t.helpers = append(t.helpers, func() {
 			defer t.helping.Done()
+			var room stack
+			room.take()
 			t.help(w)
 		})
 	}
 	return t
 }
+
+// stack is what the work of a new goroutine takes of its stack. Taken at once, before
+// there is anything on it, the stack need not be copied again and again as calls go
+// deeper.
+type stack [16 << 10]byte
+
+//go:noinline
+func (s *stack) take() { s[0] = 1 }
 
 // Jobs is the number of workers.
 func (t *Team) Jobs() int { return t.jobs }
