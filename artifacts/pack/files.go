@@ -83,7 +83,7 @@ func Read(raw []byte) (*Manifest, error) {
 		f.Kind = kindOf(l.MediaType, f.Path)
 		out.Files = append(out.Files, f)
 	}
-	return out, checkPaths(out.Files)
+	return out, CheckPaths(out.Files)
 }
 
 func formatOf(m *manifest) Format {
@@ -182,9 +182,9 @@ func kindOf(mediaType, name string) Kind {
 	return KindOf(name)
 }
 
-// checkPaths makes sure that all files can stand in one folder, also where the
-// file system knows no letter case.
-func checkPaths(files []File) error {
+// CheckPaths makes sure that all files can stand in one folder, also where the
+// file system knows no letter case. It fails with ErrPath.
+func CheckPaths(files []File) error {
 	taken := map[string]string{}
 	for _, f := range files {
 		if f.Path == "" {

@@ -52,7 +52,7 @@ type Image struct {
 func Make(format Format, files []File, meta Meta) (*Image, error) {
 	files = slices.Clone(files)
 	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(rank[a.Kind], rank[b.Kind]) })
-	if err := checkPaths(files); err != nil {
+	if err := CheckPaths(files); err != nil {
 		return nil, err
 	}
 	p := packing{meta: meta}

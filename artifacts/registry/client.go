@@ -118,7 +118,8 @@ func (c *Client) at(ref Ref) *place {
 	}
 	p.oras = &remote.Repository{
 		Client: p.authc, PlainHTTP: p.plain, ReferrerListMaxPages: 64,
-		Reference: orasregistry.Reference{Registry: ref.Host, Repository: ref.Repository},
+		SkipReferrersGC: true, // most registries delete nothing: an index that is out of date may stay
+		Reference:       orasregistry.Reference{Registry: ref.Host, Repository: ref.Repository},
 	}
 	return p
 }

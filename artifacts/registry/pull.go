@@ -115,6 +115,9 @@ func manifestOf(res *http.Response, raw []byte) (artifacts.Descriptor, []byte, e
 	return d, raw, nil
 }
 
+// maxManifests bounds the manifests of one pull, which are held in memory.
+const maxManifests = 64 << 20
+
 // Pulled is what a pull has done.
 type Pulled struct {
 	Manifest artifacts.Descriptor
@@ -136,6 +139,7 @@ func (c *Client) Pull(ctx context.Context, ref Ref, dst Dest, d artifacts.Descri
 	p := c.at(ref)
 	out := &Pulled{Manifest: d}
 	small := map[artifacts.Digest][]byte{d.Digest: raw}
+	held := len(raw)
 	read := func(ctx context.Context, o ocispec.Descriptor) ([]byte, error) {
 		to, err := artifacts.FromOCI(o)
 		if err != nil {
@@ -150,6 +154,9 @@ func (c *Client) Pull(ctx context.Context, ref Ref, dst Dest, d artifacts.Descri
 		}
 		if err != nil {
 			return nil, c.fault(ctx, ref, "manifest "+to.Digest.String(), err)
+		}
+		if held += len(b); held > maxManifests {
+			return nil, c.fault(ctx, ref, "index", fmt.Errorf("%w: its manifests have more than %d bytes; pull one of them by its digest", artifacts.ErrManifest, maxManifests))
 		}
 		small[to.Digest] = b
 		return b, nil

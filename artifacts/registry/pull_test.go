@@ -270,13 +270,18 @@ func TestReferrers(t *testing.T) {
 		w := newWorld(t, &registrytest.Server{Referrers: own})
 		w.pushed()
 		empty := w.src.Add([]byte("{}"))
-		raw := []byte(`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","artifactType":"application/x.signature",` +
-			`"config":{"mediaType":"application/vnd.oci.empty.v1+json","digest":"` + empty.String() + `","size":2},` +
-			`"layers":[{"mediaType":"application/vnd.oci.empty.v1+json","digest":"` + empty.String() + `","size":2}],` +
-			`"subject":{"mediaType":"` + w.image.MediaType + `","digest":"` + w.image.Digest.String() + `","size":` + strconv.FormatInt(w.image.Size, 10) + `}}`)
-		about := artifacts.Descriptor{MediaType: w.image.MediaType, Digest: w.src.Add(raw), Size: int64(len(raw))}
-		for range 2 { // pushed twice, it is there once
-			if _, err := w.client.PushAbout(context.Background(), w.ref, w.src, about, registry.PushOptions{}); err != nil {
+		signature := func(kind string) artifacts.Descriptor {
+			raw := []byte(`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","artifactType":"` + kind + `",` +
+				`"config":{"mediaType":"application/vnd.oci.empty.v1+json","digest":"` + empty.String() + `","size":2},` +
+				`"layers":[{"mediaType":"application/vnd.oci.empty.v1+json","digest":"` + empty.String() + `","size":2}],` +
+				`"subject":{"mediaType":"` + w.image.MediaType + `","digest":"` + w.image.Digest.String() + `","size":` + strconv.FormatInt(w.image.Size, 10) + `}}`)
+			return artifacts.Descriptor{MediaType: w.image.MediaType, Digest: w.src.Add(raw), Size: int64(len(raw))}
+		}
+		about := signature("application/x.signature")
+		// Pushed twice it is there once; another one does not need the registry to
+		// delete an older index.
+		for _, d := range []artifacts.Descriptor{about, about, signature("application/x.sbom")} {
+			if _, err := w.client.PushAbout(context.Background(), w.ref, w.src, d, registry.PushOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -54,6 +54,9 @@ func (o *folder) path(file string) string { return filepath.Join(o.dir, filepath
 // plan looks at the place of a file before anything is fetched. A file that is
 // there with the same bytes stays.
 func (o *folder) plan(f *pulledFile) error {
+	if f.packed {
+		return nil // its own files are looked at when it is unpacked
+	}
 	st, err := o.root.Lstat(filepath.FromSlash(f.File))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -85,7 +88,7 @@ func (o *folder) plan(f *pulledFile) error {
 // parent makes the folder that a file goes into.
 func (o *folder) parent(f *pulledFile) error {
 	dir := path.Dir(f.File)
-	if dir == "." {
+	if dir == "." || f.packed {
 		return nil
 	}
 	if err := o.root.MkdirAll(filepath.FromSlash(dir), 0o755); err != nil {
@@ -124,7 +127,11 @@ func (o *folder) List(context.Context) ([]artifacts.Info, error) { return nil, n
 // Start opens the file that a blob goes into.
 func (o *folder) Start(ctx context.Context, d artifacts.Descriptor) (artifacts.BlobWriter, error) {
 	f := o.files[d.Digest]
-	w, err := atomicfile.Create(o.path(f.File), o.options(d.Size))
+	create := func() (*atomicfile.File, error) { return atomicfile.Create(o.path(f.File), o.options(d.Size)) }
+	if f.packed {
+		create = func() (*atomicfile.File, error) { return atomicfile.CreateIn(o.dir, o.options(d.Size)) }
+	}
+	w, err := create()
 	if err != nil {
 		return nil, err
 	}
@@ -165,6 +172,14 @@ func (w *folderWriter) Commit(want artifacts.Digest) (artifacts.Descriptor, erro
 	if err := artifacts.CheckPromise(d, artifacts.BlobOptions{Size: w.f.Size}, want); err != nil {
 		w.w.Abort()
 		return d, err
+	}
+	if w.f.packed {
+		defer w.w.Abort()
+		if err := w.o.unpack(w.ctx, w.f, w.w); err != nil {
+			return d, err
+		}
+		w.f.Path, w.f.Method = w.o.dir, "unpacked"
+		return d, nil
 	}
 	if err := w.w.Commit(); err != nil {
 		return d, err

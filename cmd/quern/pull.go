@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/urfave/cli/v2"
@@ -54,7 +55,8 @@ type pulledFile struct {
 	Size   int64            `json:"size"`
 	SHA256 artifacts.Digest `json:"sha256"`
 	Path   string           `json:"path,omitempty"`   // where --out put it
-	Method string           `json:"method,omitempty"` // how: reflink, copy, or present
+	Method string           `json:"method,omitempty"` // how: reflink, copy, fetched, unpacked or present
+	packed bool             // a folder, to be unpacked
 }
 
 func runPull(c *cli.Context) error {
@@ -144,6 +146,7 @@ func (p *pulling) run(name string) error {
 	if p.store == nil {
 		return p.onlyFiles(ctx)
 	}
+	p.room(ctx)
 	res, err := p.client.Pull(ctx, p.ref, storeDest{p.store}, d, raw)
 	if err != nil {
 		return err
@@ -167,7 +170,7 @@ func (p *pulling) prepare() error {
 			unnamed++
 			continue
 		}
-		p.doc.Files = append(p.doc.Files, pulledFile{File: f.Path, Size: f.Size, SHA256: f.Digest})
+		p.doc.Files = append(p.doc.Files, pulledFile{File: f.Path, Size: f.Size, SHA256: f.Digest, packed: f.Archive != ""})
 	}
 	if !p.c.IsSet("out") {
 		return nil
@@ -197,6 +200,20 @@ func (p *pulling) prepare() error {
 	return nil
 }
 
+// room warns when the disk has less free space than the files need that are not in
+// the store yet.
+func (p *pulling) room(ctx context.Context) {
+	need := int64(0)
+	for _, f := range p.m.Files {
+		if _, err := p.store.Stat(ctx, f.Digest); err != nil {
+			need += min(f.Size, math.MaxInt64-need)
+		}
+	}
+	if free, err := p.store.FreeBytes(); err == nil && free < need {
+		p.rep.Event(pipeline.Event{Kind: pipeline.EventWarning, Message: fmt.Sprintf("the artifact needs %s and the store's disk has %s free", bytesText(need), bytesText(free))})
+	}
+}
+
 // export puts the files into the folder of --out.
 func (p *pulling) export(ctx context.Context) error {
 	if p.out == nil {
@@ -211,12 +228,32 @@ func (p *pulling) export(ctx context.Context) error {
 			return err
 		}
 		d := artifacts.Descriptor{Digest: f.SHA256, Size: f.Size}
+		if f.packed {
+			if err := p.unpack(ctx, d, f); err != nil {
+				return err
+			}
+			continue
+		}
 		m, err := p.store.Export(ctx, d, p.out.path(f.File), local.ExportOptions{Replace: p.c.Bool("replace")})
 		if err != nil {
 			return err
 		}
 		f.Path, f.Method = p.out.path(f.File), string(m)
 	}
+	return nil
+}
+
+// unpack puts the files of a packed folder into the folder of --out.
+func (p *pulling) unpack(ctx context.Context, d artifacts.Descriptor, f *pulledFile) error {
+	b, err := p.store.Open(ctx, d.Digest)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	if err := p.out.unpack(ctx, f, b); err != nil {
+		return err
+	}
+	f.Path, f.Method = p.out.dir, "unpacked"
 	return nil
 }
 

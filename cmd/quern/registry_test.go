@@ -1,7 +1,9 @@
 package main
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -306,5 +308,116 @@ func TestPullOthers(t *testing.T) {
 		}
 		b.write("from.yaml", "version: 1\nname: from\nsources:\n  base: {artifact: from-"+name+"}\nsteps:\n  - quantize: {type: Q4_0, fallback: F16, allow-requantize: true}\noutputs:\n  - {format: gguf, file: q4.gguf}\n")
 		b.ok("build", b.path("from.yaml"), "-o", b.path("built"))
+	}
+}
+
+// packed makes a tar of entries NAME=CONTENT; a name with a / at its end is a folder,
+// and a content that begins with -> a link.
+func packed(t *testing.T, entries ...string) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	z := gzip.NewWriter(&buf)
+	w := tar.NewWriter(z)
+	for _, e := range entries {
+		name, content, _ := strings.Cut(e, "=")
+		h := &tar.Header{Name: name, Typeflag: tar.TypeReg, Size: int64(len(content)), Mode: 0o777}
+		if to, ok := strings.CutPrefix(content, "->"); ok {
+			h.Typeflag, h.Linkname, h.Size, content = tar.TypeSymlink, to, 0, ""
+		}
+		if strings.HasSuffix(name, "/") {
+			h.Typeflag, h.Size, content = tar.TypeDir, 0, ""
+		}
+		check(t, w.WriteHeader(h))
+		_, err := w.Write([]byte(content))
+		check(t, err)
+	}
+	check(t, w.Close())
+	check(t, z.Close())
+	return buf.Bytes()
+}
+
+// TestPullUnpacks: folders that oras has packed come as folders, and archives that
+// mean harm do none.
+func TestPullUnpacks(t *testing.T) {
+	srv := &registrytest.Server{}
+	b, repo := registryBench(t, srv)
+	put := func(archive []byte) {
+		srv.PutBlob("team/tiny", artifacts.DigestOf(archive), archive)
+		srv.PutBlob("team/tiny", artifacts.DigestOf([]byte("{}")), []byte("{}"))
+		raw := fmt.Sprintf(`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{"mediaType":"application/vnd.oci.empty.v1+json","digest":"%s","size":2},`+
+			`"layers":[{"mediaType":"application/vnd.oci.image.layer.v1.tar+gzip","digest":"%s","size":%d,"annotations":{"org.opencontainers.image.title":"dir","io.deis.oras.content.unpack":"true"}}]}`,
+			artifacts.DigestOf([]byte("{}")), artifacts.DigestOf(archive), len(archive))
+		srv.PutManifest("team/tiny", "dir", "application/vnd.oci.image.manifest.v1+json", []byte(raw))
+	}
+	put(packed(t, "dir/", "dir/a.txt=one", "dir/sub/b.txt=two"))
+	for i, more := range [][]string{{}, {"--no-store"}} {
+		out := b.path("good", fmt.Sprint(i))
+		for range 2 { // what is there stays
+			b.ok(append([]string{"pull", repo + ":dir", "-o", out}, more...)...)
+		}
+		if got := files(t, out); !slices.Equal(got, []string{"dir/a.txt", "dir/sub/b.txt"}) || string(mustRead(t, filepath.Join(out, "dir", "sub", "b.txt"))) != "two" {
+			t.Errorf("%v", got)
+		}
+		b.write("good/"+fmt.Sprint(i)+"/dir/a.txt", "mine")
+		b.fails(exitFailed, []string{"already exists"}, append([]string{"pull", repo + ":dir", "-o", out}, more...)...)
+		b.ok(append([]string{"pull", repo + ":dir", "-o", out, "--replace"}, more...)...)
+		if string(mustRead(t, filepath.Join(out, "dir", "a.txt"))) != "one" {
+			t.Error("it was not replaced")
+		}
+	}
+	zeros := strings.Repeat("\x00", 8<<20)
+	for name, archive := range map[string][]byte{
+		"goes up":            packed(t, "dir/a=1", "../up=2"),
+		"absolute":           packed(t, "dir/a=1", "/tmp/abs=2"),
+		"a link":             packed(t, "dir/a=1", "dir/l=->/etc/passwd"),
+		"through a link":     packed(t, "dir/a=1", "dir=->..", "dir/b=2"),
+		"one name twice":     packed(t, "dir/a=1", "dir/a=2"),
+		"by letter case":     packed(t, "dir/a=1", "DIR/A=2"),
+		"file and folder":    packed(t, "dir/a=1", "dir/a/b=2"),
+		"cut off":            packed(t, "dir/a=1", "dir/b="+strings.Repeat("x", 5000))[:60],
+		"no archive":         []byte("not a tar, nor compressed"),
+		"much out of little": packed(t, "dir/a=1", "dir/zeros="+zeros),
+	} {
+		put(archive)
+		for i, more := range [][]string{{}, {"--no-store"}} {
+			out := b.path("bad", name, fmt.Sprint(i))
+			b.fails(exitSource, nil, append([]string{"pull", repo + ":dir", "-o", out}, more...)...)
+			if got := files(t, b.path("bad")); len(got) != 0 {
+				t.Errorf("%s: %v was written", name, got)
+			}
+		}
+	}
+}
+
+// TestPullIndex: an index comes whole; its files come one manifest at a time.
+func TestPullIndex(t *testing.T) {
+	srv := &registrytest.Server{}
+	b, repo := registryBench(t, srv)
+	var doc pushDoc
+	b.ok("push", "r", repo+":v1", "--format", "modelpack,docker", "--no-provenance", "--json").json(t, &doc)
+	var list []string
+	for _, tag := range doc.Tags {
+		raw, mediaType := srv.Manifest("team/tiny", tag.Manifest)
+		list = append(list, fmt.Sprintf(`{"mediaType":%q,"digest":%q,"size":%d}`, mediaType, tag.Manifest, len(raw)))
+	}
+	const index = "application/vnd.oci.image.index.v1+json"
+	srv.PutManifest("team/tiny", "all", index, []byte(`{"schemaVersion":2,"mediaType":"`+index+`","manifests":[`+strings.Join(list, ",")+`]}`))
+	other := b.path("other")
+	b.fails(exitUsage, []string{"index of 2 manifests", doc.Tags[0].Manifest}, "pull", repo+":all", "-o", b.path("x"), "--store", other)
+	b.ok("pull", repo+":all", "--store", other)
+	if r := b.ok("store", "show", repo+":all", "--store", other); !strings.Contains(r.out, "manifest "+doc.Tags[1].Manifest) {
+		t.Errorf("%s", r.out)
+	}
+	b.ok("store", "verify", "--store", other)
+	b.ok("pull", repo+"@"+doc.Tags[1].Manifest, "-o", b.path("x"), "--store", other)
+	if sum(t, b.path("x", "r.gguf")) != sum(t, b.path("out", "r.gguf")) {
+		t.Error("other bytes came")
+	}
+	// And it goes on to another repository as it is.
+	b.ok("push", repo+":all", strings.Replace(repo, "/tiny", "/copy", 1)+":all", "--store", other)
+	a, _ := srv.Manifest("team/tiny", "all")
+	c, _ := srv.Manifest("team/copy", "all")
+	if !bytes.Equal(a, c) {
+		t.Errorf("%s\n%s", a, c)
 	}
 }

@@ -307,8 +307,7 @@ func (s *Server) manifest(w http.ResponseWriter, r *http.Request, repo, name str
 		s.put(w, r, repo, name)
 		return
 	case http.MethodDelete:
-		delete(s.mans[repo], name)
-		w.WriteHeader(http.StatusAccepted)
+		Fail(w, http.StatusMethodNotAllowed, "UNSUPPORTED")
 		return
 	case http.MethodHead:
 		if s.NoHead {
