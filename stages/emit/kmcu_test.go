@@ -147,6 +147,24 @@ func TestKMCURefuses(t *testing.T) {
 	}
 }
 
+// TestKMCUWindow: a window that texts can be longer than is said to be lost.
+func TestKMCUWindow(t *testing.T) {
+	for _, c := range []struct {
+		window string
+		seq    int
+		says   bool
+	}{{"8", 16, true}, {"16", 16, false}, {"null", 16, false}, {"0", 16, false}} {
+		m := shaped(t, strings.Replace(minueza, "{", `{"sliding_window": `+c.window+`, `, 1))
+		out, err := NewKMCU(recipes.Output{Format: "kmcu", File: "m.kmcu", MaxSeq: int64(c.seq)}).Plan(context.Background(), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said := strings.Contains(strings.Join(out.Notes, "\n"), "no sliding windows"); said != c.says {
+			t.Errorf("window %s, max-seq %d: notes %q", c.window, c.seq, out.Notes)
+		}
+	}
+}
+
 // TestKMCUHeadOnly: a tied pair may be stored under either name; an untied head
 // must be there.
 func TestKMCUHeadOnly(t *testing.T) {
