@@ -166,3 +166,35 @@ func TestArchsRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestKeysOfOtherArchitectures: what llama.cpp reads for other architectures only
+// changes nothing here either.
+func TestKeysOfOtherArchitectures(t *testing.T) {
+	for _, name := range []string{"tiny-llama-hf", "tiny-mixtral", "tiny-qwen3"} {
+		base := converted(t, name)
+		arch, err := base.Meta.Text("general.architecture")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := logits(t, opened(t, base), infer.SessionOptions{}, text)
+		for key, v := range map[string]gguf.Value{
+			"attention.scale":               gguf.Scalar(float32(0.5)),
+			"attention.sliding_window":      gguf.Scalar(uint32(3)),
+			"expert_weights_scale":          gguf.Scalar(float32(0.5)),
+			"expert_weights_norm":           gguf.Scalar(false),
+			"expert_gating_func":            gguf.Scalar(uint32(2)),
+			"final_logit_softcapping":       gguf.Scalar(float32(2)),
+			"attn_logit_softcapping":        gguf.Scalar(float32(2)),
+			"logit_scale":                   gguf.Scalar(float32(0.5)),
+			"rope.freq_base_swa":            gguf.Scalar(float32(50)),
+			"rope.scaling.yarn_ext_factor":  gguf.Scalar(float32(1)),
+			"rope.scaling.yarn_attn_factor": gguf.Scalar(float32(2)),
+		} {
+			meta := base.Meta.Clone()
+			meta.Set(arch+"."+key, v)
+			if d := apart(want, logits(t, opened(t, base.WithMeta(meta)), infer.SessionOptions{}, text)); d != 0 {
+				t.Errorf("%s: %s changes logits by %g", name, key, d)
+			}
+		}
+	}
+}

@@ -106,7 +106,7 @@ var smallModels = []struct {
 	{"llama", 0, map[string]any{"rope.scaling.type": "yarn", "rope.scaling.factor": float32(4), "rope.scaling.original_context_length": uint32(8)}},
 	{"qwen2", 0, nil},
 	{"qwen3", 0, nil},
-	{"qwen3moe", 4, map[string]any{"expert_gating_func": uint32(2), "expert_weights_scale": float32(2.5)}},
+	{"qwen3moe", 4, nil},
 	{"gemma2", 0, map[string]any{"attention.sliding_window": uint32(2)}},
 	{"gemma3", 0, map[string]any{"attention.sliding_window": uint32(3), "final_logit_softcapping": float32(30)}},
 }

@@ -147,9 +147,6 @@ func fromMeta(ctx context.Context, m *model.Model, c *model.Config) (*params, er
 		p.layers -= k.int("nextn_predict_layers", 0)
 	}
 	p.attnScale = 1 / num.Sqrt(float32(p.headDim))
-	if s := k.float("attention.scale", 0); s != 0 {
-		p.attnScale = float32(s)
-	}
 	p.moe(k)
 	p.rope(k, d)
 	p.family(k)
@@ -168,28 +165,32 @@ func fromMeta(ctx context.Context, m *model.Model, c *model.Config) (*params, er
 	return p, p.longropeTensors(ctx, m)
 }
 
+// moe reads how experts are weighed. Scale, norm and gating function are read for
+// bailingmoe2 only, as llama.cpp reads them; other architectures have theirs.
 func (p *params) moe(k *keys) {
 	if p.experts == 0 {
+		return
+	}
+	if p.used < 1 || p.used > p.experts {
+		k.keep(fmt.Errorf("%d of %d experts a token", p.used, p.experts))
+	}
+	if p.arch == "qwen2moe" {
+		p.normWeights = false
+		p.sharedFFN = k.int("expert_shared_feed_forward_length", p.ffn)
+	}
+	if p.arch != "bailingmoe2" {
 		return
 	}
 	p.weightScale = float32(k.float("expert_weights_scale", 1))
 	if p.weightScale == 0 {
 		p.weightScale = 1
 	}
-	if p.arch == "qwen2moe" {
-		p.normWeights = false
-		p.sharedFFN = k.int("expert_shared_feed_forward_length", p.ffn)
-	}
-	p.normWeights = k.bool("expert_weights_norm", p.normWeights)
 	switch f := k.int("expert_gating_func", 1); f {
 	case 0, 1:
 	case 2:
 		p.sigmoid = true
 	default:
 		k.keep(fmt.Errorf("%w: expert gating function %d; 1 (softmax) and 2 (sigmoid) are known", infer.ErrUnsupported, f))
-	}
-	if p.used < 1 || p.used > p.experts {
-		k.keep(fmt.Errorf("%d of %d experts a token", p.used, p.experts))
 	}
 }
 
