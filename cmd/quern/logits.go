@@ -108,7 +108,6 @@ func runLogits(c *cli.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	settle()
 	e := &logitsWriter{c: c, session: s, ids: ids, vocab: m.Info().Vocab, hash: digest.New()}
 	out := c.String("out")
 	if out == "" {
@@ -167,15 +166,26 @@ func (e *logitsWriter) eval(w io.Writer) error {
 		want[i] = i
 	}
 	buf := make([]byte, 0, 4*e.vocab)
-	return e.session.Eval(e.c.Context, e.ids, want, func(i int, logits []float32) error {
+	rows := 0
+	each := func(_ int, logits []float32) error {
 		buf = infer.AppendLogits(buf[:0], logits)
 		e.hash.Write(buf)
-		if i == len(e.ids)-1 {
+		if rows++; rows == len(e.ids) {
 			e.last = append(e.last[:0], logits...)
 		}
 		_, err := w.Write(buf)
 		return err
-	})
+	}
+	// What starting took is given back once all is there that evaluation takes.
+	n := min(64, len(e.ids))
+	if err := e.session.Eval(e.c.Context, e.ids[:n], want[:n], each); err != nil {
+		return err
+	}
+	settle()
+	if n == len(e.ids) {
+		return nil
+	}
+	return e.session.Eval(e.c.Context, e.ids[n:], want[:len(e.ids)-n], each)
 }
 
 // top lists the most likely tokens after the last.

@@ -9,23 +9,27 @@ import (
 	"quern/runtime/num"
 )
 
+// smallShare is the part of a model's weights that buffers of a session should take no
+// more of where smaller ones are about as fast.
+const smallShare = 64
+
 // maxBatch is the most tokens that go through the layers together.
 const maxBatch = 128
 
 // batchOf is how many tokens go through the layers of a model together: half as many where
-// their activations would take more than a fiftieth of what the weights do. Of experts
+// their activations would take more than a share of what the weights do. Of experts
 // each gets few rows of a batch, so that mixtures need them all. Results do not depend on it.
 func (m *Model) batchOf() int {
 	p := m.p
 	row := 4 * int64(2*p.hidden+2*max((p.heads+p.kvHeads)*p.headDim, p.ffn))
-	if p.experts == 0 && maxBatch*row > m.info.Bytes/50 {
+	if p.experts == 0 && maxBatch*row > m.info.Bytes/smallShare {
 		return maxBatch / 2
 	}
 	return maxBatch
 }
 
 // logitValues bounds the logits that are computed at once: 16 MiB.
-const logitValues = 4 << 20
+const logitValues int64 = 4 << 20
 
 // session is one text in the works.
 type session struct {
@@ -87,6 +91,14 @@ func (b *buffers) forAttention(n, qn, kn int) (q, k, v, att []float32) {
 func (b *buffers) forGated(n int) (gate, up []float32) {
 	all := grow(&b.block, 2*n)
 	return all[:n:n], all[n:]
+}
+
+// headRows is how many rows of logits are computed together: those that keep to a share of
+// the weights, but eight, which kernels take side by side, and no more than 64.
+func (m *Model) headRows() int {
+	rows := m.w.output.rows
+	few := max(m.info.Bytes/smallShare/int64(4*rows), 8)
+	return int(min(few, max(logitValues/int64(rows), 1), 64))
 }
 
 // NewSession starts an empty text.
@@ -240,7 +252,7 @@ func (s *session) add(ctx context.Context, out, post []float32, n int) error {
 // token first.
 func (s *session) head(ctx context.Context, first int, want []int, each func(i int, logits []float32) error) error {
 	p, b, out := s.m.p, &s.buf, s.m.w.output
-	group := min(max(logitValues/out.rows, 1), 64)
+	group := s.m.headRows()
 	for len(want) > 0 {
 		some := want[:min(group, len(want))]
 		want = want[len(some):]
