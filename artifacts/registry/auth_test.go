@@ -97,8 +97,8 @@ func TestHelperIsAskedOnlyWhenNeeded(t *testing.T) {
 // TestNoTokenWithoutTLS: nothing goes over HTTP unless that was agreed on, whatever
 // an answer says.
 func TestNoTokenWithoutTLS(t *testing.T) {
-	got := ""
-	plain := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { got += r.Method + r.Header.Get("Authorization") }))
+	var got heard
+	plain := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { got.add(r.Method + r.Header.Get("Authorization")) }))
 	defer plain.Close()
 	for _, c := range []struct {
 		name string
@@ -127,7 +127,7 @@ func TestNoTokenWithoutTLS(t *testing.T) {
 			}
 		})
 	}
-	if got != "" {
+	if got := got.all(); got != "" {
 		t.Errorf("the plain server got %q", got)
 	}
 }

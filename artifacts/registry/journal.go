@@ -15,7 +15,7 @@ import (
 )
 
 // Journal remembers the addresses of unfinished uploads across processes. The
-// addresses may hold secrets of the registry.
+// addresses may hold secrets of the registry. Several goroutines use it at once.
 type Journal interface {
 	Load(key string) ([]byte, error) // nil when there is nothing
 	Save(key string, b []byte) error

@@ -251,3 +251,21 @@ func (w *world) repack() {
 	w.src.AddImage(im)
 	w.image = im.Manifest
 }
+
+// heard is what a server was told that should hear nothing.
+type heard struct {
+	mu   sync.Mutex
+	text string
+}
+
+func (h *heard) add(s string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.text += s
+}
+
+func (h *heard) all() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.text
+}

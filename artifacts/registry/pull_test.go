@@ -247,9 +247,9 @@ func TestPullByDigest(t *testing.T) {
 // and credentials do not go there, nor to a server without TLS.
 func TestStorageElsewhere(t *testing.T) {
 	var w *world
-	leaked := ""
+	var leaked heard
 	storage := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		leaked += r.Header.Get("Authorization")
+		leaked.add(r.Header.Get("Authorization"))
 		d, _ := artifacts.ParseDigest(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:])
 		b, _ := w.srv.Blob("team/tiny", d)
 		registrytest.ServeBlob(rw, r, b)
@@ -259,8 +259,8 @@ func TestStorageElsewhere(t *testing.T) {
 		func(o *registry.Options) { o.Username, o.Password = "me", "secret" })
 	w.serve()
 	w.pulled(newDest())
-	if leaked != "" {
-		t.Errorf("the storage was told %q", leaked)
+	if got := leaked.all(); got != "" {
+		t.Errorf("the storage was told %q", got)
 	}
 }
 

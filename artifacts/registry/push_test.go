@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -196,12 +197,20 @@ func TestShorterPieces(t *testing.T) {
 	}
 }
 
-// journal is a Journal in memory.
-type journal map[string][]byte
-
-func (j journal) Load(k string) ([]byte, error) { return j[k], nil }
-func (j journal) Save(k string, b []byte) error { j[k] = b; return nil }
-func (j journal) Remove(k string) error         { delete(j, k); return nil }
+// remembered counts the uploads in a journal's folder.
+func remembered(t *testing.T, dir string) int {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		if st, err := e.Info(); err != nil || st.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s can be read by others: %v, %v", e.Name(), st.Mode(), err)
+		}
+	}
+	return len(list)
+}
 
 // TestPushResumes: a second process goes on where the first was killed.
 func TestPushResumes(t *testing.T) {
@@ -215,8 +224,8 @@ func TestPushResumes(t *testing.T) {
 		{"no state", &registrytest.Server{NoState: true}, 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			j := journal{}
-			w := newWorld(t, c.srv, func(o *registry.Options) { o.Journal = j })
+			dir := t.TempDir()
+			w := newWorld(t, c.srv, func(o *registry.Options) { o.Journal = registry.FileJournal(dir) })
 			ctx, cancel := context.WithCancelCause(context.Background())
 			killed := errors.New("killed")
 			n := 0
@@ -233,8 +242,8 @@ func TestPushResumes(t *testing.T) {
 			if _, err := w.client.Push(ctx, w.ref, w.src, w.image, registry.PushOptions{}); err != killed {
 				t.Fatalf("error %v", err)
 			}
-			if len(j) != 1 {
-				t.Fatalf("%d uploads are remembered", len(j))
+			if n := remembered(t, dir); n != 1 {
+				t.Fatalf("%d uploads are remembered", n)
 			}
 			w.srv.Before = nil
 			w.client = registry.New(w.opt)
@@ -246,8 +255,8 @@ func TestPushResumes(t *testing.T) {
 			if c.again == 2 && res.Bytes >= 10_000 {
 				t.Errorf("%d bytes were sent", res.Bytes)
 			}
-			if len(j) != 0 {
-				t.Errorf("the journal still has %d uploads", len(j))
+			if n := remembered(t, dir); n != 0 {
+				t.Errorf("the journal still has %d uploads", n)
 			}
 		})
 	}
@@ -349,7 +358,7 @@ func TestPause(t *testing.T) {
 func TestUploadElsewhere(t *testing.T) {
 	other := &registrytest.Server{}
 	elsewhere := other.Start(t)
-	var leaked string
+	var leaked heard
 	srv := &registrytest.Server{Users: map[string]string{"me": "secret"}}
 	srv.Before = func(rw http.ResponseWriter, r *http.Request) bool {
 		if r.Method == "POST" && r.Header.Get("Authorization") != "" {
@@ -360,7 +369,7 @@ func TestUploadElsewhere(t *testing.T) {
 		return false
 	}
 	other.Before = func(rw http.ResponseWriter, r *http.Request) bool {
-		leaked += r.Header.Get("Authorization")
+		leaked.add(r.Header.Get("Authorization"))
 		b, _ := io.ReadAll(r.Body)
 		d, _ := artifacts.ParseDigest(r.URL.Query().Get("digest"))
 		if r.URL.Query().Get("signature") != "abc" {
@@ -377,7 +386,7 @@ func TestUploadElsewhere(t *testing.T) {
 	}
 	w := newWorld(t, srv, func(o *registry.Options) { o.Username, o.Password = "me", "secret" })
 	w.pushed()
-	if leaked != "" {
-		t.Errorf("the other host was told %q", leaked)
+	if got := leaked.all(); got != "" {
+		t.Errorf("the other host was told %q", got)
 	}
 }

@@ -64,7 +64,7 @@ func ParseRef(s string) (Ref, error) {
 			tag = path[i+1:]
 		}
 	}
-	if tag != "" && r.Digest.IsZero() || tag != "" {
+	if tag != "" {
 		check := p
 		check.Reference = tag
 		if err := check.ValidateReferenceAsTag(); err != nil {

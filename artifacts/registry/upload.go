@@ -356,6 +356,9 @@ func (u *upload) send(ctx context.Context, method string, to *url.URL, at, n int
 	if n > 0 {
 		req.GetBody = body
 		req.Header.Set("Content-Type", "application/octet-stream")
+		if n > smallBody {
+			req.Header.Set("Expect", "100-continue") // a refusal comes before the bytes
+		}
 	}
 	return req, m, nil
 }

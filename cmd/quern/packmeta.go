@@ -13,23 +13,26 @@ import (
 	"quern/tensor"
 )
 
-// describe adds to meta what the header of a model file says. A file that is no
-// GGUF adds the format that its name has.
-func describe(ctx context.Context, meta *pack.Meta, name string, r io.ReaderAt, size int64) error {
+// openHeader reads the header of a GGUF file, and gives nil for any other.
+func openHeader(ctx context.Context, name string, r io.ReaderAt, size int64) (*gguf.File, error) {
 	var magic [4]byte
 	if n, _ := r.ReadAt(magic[:], 0); n < 4 || string(magic[:]) != "GGUF" {
-		if i := strings.LastIndexByte(name, '.'); i >= 0 && meta.ModelFormat == "" {
-			meta.ModelFormat = strings.ToLower(name[i+1:])
-		}
-		return nil
+		return nil, nil
 	}
 	f, err := gguf.Open(ctx, name, tensor.ReaderAtBlob(name, r, size), gguf.Options{Partial: true})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(f.Problems) > 0 {
-		return fmt.Errorf("%s is damaged: %w; quern inspect shows it", name, f.Problems[0])
+		return nil, fmt.Errorf("%s is damaged: %w; quern inspect shows it", name, f.Problems[0])
 	}
+	return f, nil
+}
+
+// describe adds to meta what the header of a model says, which the first of its
+// shards has, and what the tensors of all of them are.
+func describe(meta *pack.Meta, shards []*gguf.File) {
+	f := shards[0]
 	text := func(key string) string {
 		s, _ := f.Meta.Text(key) // "" where there is none
 		return s
@@ -53,11 +56,10 @@ func describe(ctx context.Context, meta *pack.Meta, name string, r io.ReaderAt, 
 	}
 	meta.Parameters = text("general.size_label")
 	if meta.Parameters == "" {
-		meta.Parameters = countLabel(f)
+		meta.Parameters = countLabel(shards)
 	}
-	meta.Quantization = quantLabel(f)
+	meta.Quantization = quantLabel(shards)
 	meta.GGUF = headerText(f)
-	return nil
 }
 
 // headerText are the short values of a header but the tokenizer's, as docker model
@@ -76,14 +78,16 @@ func headerText(f *gguf.File) map[string]string {
 }
 
 // countLabel is the number of weights with two or three digits.
-func countLabel(f *gguf.File) string {
+func countLabel(shards []*gguf.File) string {
 	n := int64(0)
-	for _, t := range f.Tensors {
-		k := int64(1)
-		for _, d := range t.Dims {
-			k *= d
+	for _, f := range shards {
+		for _, t := range f.Tensors {
+			k := int64(1)
+			for _, d := range t.Dims {
+				k *= d
+			}
+			n += k
 		}
-		n += k
 	}
 	for _, u := range []struct {
 		name string
@@ -103,17 +107,23 @@ func countLabel(f *gguf.File) string {
 // quantLabel is the type that most bytes of the tensors have. Where the header
 // names a mix of that type, as Q4_K_M is one of Q4_K, it is that name: a name that
 // the tensors do not bear out counts nothing.
-func quantLabel(f *gguf.File) string {
+func quantLabel(shards []*gguf.File) string {
 	bytes := map[string]int64{}
+	for _, f := range shards {
+		for _, t := range f.Tensors {
+			bytes[t.TypeName()] += max(t.Bytes, 0)
+		}
+	}
 	most := ""
-	for _, t := range f.Tensors {
-		name := t.TypeName()
-		bytes[name] += max(t.Bytes, 0)
-		if b := bytes[name]; most == "" || b > bytes[most] || b == bytes[most] && name < most {
+	for name, b := range bytes {
+		if most == "" || b > bytes[most] || b == bytes[most] && name < most {
 			most = name
 		}
 	}
-	id, err := f.Meta.Uint32("general.file_type")
+	if most == "" {
+		return ""
+	}
+	id, err := shards[0].Meta.Uint32("general.file_type")
 	if err != nil {
 		return most
 	}

@@ -39,9 +39,9 @@ func pullCommand() *cli.Command {
 type pulled struct {
 	Reference  string             `json:"reference"`
 	Name       string             `json:"name,omitempty"` // in the store
-	Manifest   artifacts.Digest   `json:"manifest"`
-	MediaType  string             `json:"mediaType"`
-	Format     pack.Format        `json:"format"`
+	Manifest   artifacts.Digest   `json:"manifest,omitzero"`
+	MediaType  string             `json:"mediaType,omitempty"`
+	Format     pack.Format        `json:"format,omitempty"`
 	Bytes      int64              `json:"bytes"`
 	Fetched    int64              `json:"fetched"`
 	Files      []pulledFile       `json:"files"`

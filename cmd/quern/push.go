@@ -368,19 +368,14 @@ func (p *pushing) make(f pack.Format) (artifacts.Descriptor, error) {
 		return artifacts.Descriptor{}, err
 	}
 	var items []pack.File
-	described := false
 	for _, it := range p.items {
 		if it.Path == "" || it.Archive != "" {
 			return artifacts.Descriptor{}, usagef("push: layer %s of type %s is no plain file; push the artifact as it is, without --format", it.Digest, it.MediaType)
 		}
 		items = append(items, it)
-		if described || it.Kind != pack.Weights {
-			continue
-		}
-		described = true
-		if err := p.describe(ctx, &meta, it); err != nil {
-			return artifacts.Descriptor{}, err
-		}
+	}
+	if err := p.describe(ctx, &meta, items); err != nil {
+		return artifacts.Descriptor{}, err
 	}
 	im, err := pack.Make(f, items, meta)
 	if err != nil {
@@ -393,13 +388,35 @@ func (p *pushing) make(f pack.Format) (artifacts.Descriptor, error) {
 	return im.Manifest, nil
 }
 
-func (p *pushing) describe(ctx context.Context, meta *pack.Meta, f pack.File) error {
-	b, err := p.over.Open(ctx, f.Digest)
-	if err != nil {
-		return err
+// describe reads the header of the first file of weights, and those of its other
+// shards. A file that is no GGUF has the format that its name ends in.
+func (p *pushing) describe(ctx context.Context, meta *pack.Meta, items []pack.File) error {
+	var shards []*gguf.File
+	for _, it := range items {
+		if it.Kind != pack.Weights || len(shards) > 0 && !pack.IsShard(it.Path) {
+			continue
+		}
+		b, err := p.over.Open(ctx, it.Digest)
+		if err != nil {
+			return err
+		}
+		f, err := openHeader(ctx, it.Path, tensor.ContextReaderAt(ctx, tensor.ReaderAtBlob(it.Path, b, b.Size())), b.Size())
+		if cerr := b.Close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			return pipeline.SourceFault(err)
+		}
+		if f != nil {
+			shards = append(shards, f)
+		} else if meta.ModelFormat == "" {
+			meta.ModelFormat = strings.ToLower(strings.TrimPrefix(filepath.Ext(it.Path), "."))
+		}
 	}
-	defer b.Close()
-	return pipeline.SourceFault(describe(ctx, meta, f.Path, tensor.ContextReaderAt(ctx, tensor.ReaderAtBlob(f.Path, b, b.Size())), b.Size()))
+	if len(shards) > 0 {
+		describe(meta, shards)
+	}
+	return nil
 }
 
 func (p *pushing) print(doc *pushed) error {

@@ -16,6 +16,8 @@ import (
 
 	"quern/artifacts"
 	"quern/artifacts/registry/registrytest"
+	"quern/internal/atomicfile"
+	"quern/internal/faulty"
 )
 
 // registryBench is a bench with a registry of its own and a build in the store.
@@ -420,4 +422,101 @@ func TestPullIndex(t *testing.T) {
 	if !bytes.Equal(a, c) {
 		t.Errorf("%s\n%s", a, c)
 	}
+}
+
+// TestPullOnAFullDisk lets every step of a pull that touches the disk fail in turn.
+// The pull says so, leaves nothing that is not whole, and works afterwards.
+func TestPullOnAFullDisk(t *testing.T) {
+	srv := &registrytest.Server{}
+	b, repo := registryBench(t, srv)
+	b.ok("push", "r", repo+":v1")
+	want := sum(t, b.path("out", "r.gguf"))
+	for _, more := range [][]string{{}, {"--no-store"}} {
+		by := 3
+		if testing.Short() {
+			by = 11
+		}
+		for step := 0; ; step += by {
+			store, out := b.path("full", "store"), b.path("full", "out")
+			check(t, os.RemoveAll(b.path("full")))
+			args := append([]string{"pull", repo + ":v1", "--store", store, "-o", out}, more...)
+			count := faulty.FailFrom(step, faulty.ErrDiskFull)
+			where := ""
+			b.hooks.before = func(s atomicfile.Step, path string) error {
+				err := count.Next()
+				if err != nil && where == "" {
+					where = fmt.Sprintf("step %d (%s of %s)", step, s, path)
+				}
+				return err
+			}
+			r := b.run(args...)
+			b.hooks.before = nil
+			if !count.Fired() {
+				if r.code != exitDone || step < 4 {
+					t.Errorf("%d steps: code %d\n%s", step, r.code, r.err)
+				}
+				break
+			}
+			if got := sum(t, filepath.Join(out, "r.gguf")); got != "" && got != want {
+				t.Errorf("%s: a file with other bytes is there", where)
+			}
+			if r.code != exitFailed || !strings.Contains(r.err, "disk is full") && !strings.Contains(r.err, "no space") {
+				// A file is whole although the sync of its folder failed.
+				t.Errorf("%s: code %d\n%s", where, r.code, r.err)
+			}
+			if _, err := os.Stat(filepath.Join(store, "oci-layout")); err == nil {
+				b.ok("store", "verify", "--store", store)
+			}
+			b.ok(append(args, "--replace")...)
+			if sum(t, filepath.Join(out, "r.gguf")) != want {
+				t.Errorf("%s: afterwards other bytes came", where)
+			}
+			noTemps(t, out)
+		}
+	}
+}
+
+// TestPushShards: the shards of a model are layers in their order, whether they come
+// out of the store or by the first file's name; what is said of the model counts all.
+func TestPushShards(t *testing.T) {
+	srv := &registrytest.Server{}
+	b, repo := registryBench(t, srv)
+	b.ok("build", b.recipe("steps:\n  - quantize: {type: Q8_0, fallback: F16}\noutputs:\n  - {format: gguf, file: s.gguf, split-max-tensors: 20, no-tensor-first-split: true}\n"), "-o", b.path("out"))
+	shards := files(t, b.path("out"))
+	shards = slices.DeleteFunc(shards, func(s string) bool { return !strings.HasPrefix(s, "s-") })
+	if len(shards) < 3 {
+		t.Fatalf("%v", files(t, b.path("out")))
+	}
+	for i, what := range []string{"r", b.path("out", shards[0])} {
+		ref := fmt.Sprintf("%s:s%d", repo, i)
+		b.ok("push", what, ref, "--format", "modelpack,docker")
+		raw, _ := srv.Manifest("team/tiny", fmt.Sprintf("s%d", i))
+		var m struct {
+			Layers []struct{ Annotations map[string]string }
+			Config struct{ Digest artifacts.Digest }
+		}
+		check(t, json.Unmarshal(raw, &m))
+		var got []string
+		for _, l := range m.Layers {
+			got = append(got, l.Annotations["org.cncf.model.filepath"])
+		}
+		if !slices.Equal(got, shards) {
+			t.Errorf("%s: %v, want %v", what, got, shards)
+		}
+		config, _ := srv.Blob("team/tiny", m.Config.Digest)
+		for _, w := range []string{`"paramSize":"`, `"quantization":"Q8_0"`} {
+			if !bytes.Contains(config, []byte(w)) {
+				t.Errorf("no %s in %s", w, config)
+			}
+		}
+		b.ok("pull", ref, "-o", b.path("pulled", fmt.Sprint(i)), "--store", b.path("other"))
+		for _, name := range shards {
+			if sum(t, b.path("pulled", fmt.Sprint(i), name)) != sum(t, b.path("out", name)) {
+				t.Errorf("%s: %s came with other bytes", what, name)
+			}
+		}
+	}
+	b.fails(exitUsage, []string{"ollama", "merge"}, "push", "r", repo+":o", "--format", "ollama")
+	check(t, os.Remove(b.path("out", shards[1])))
+	b.fails(exitSource, []string{"shard 2", "missing"}, "push", b.path("out", shards[0]), repo+":x")
 }

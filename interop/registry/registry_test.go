@@ -254,7 +254,7 @@ func TestORAS(t *testing.T) {
 	}
 	out := filepath.Join(w.dir, "byoras")
 	w.quern("pull", ref, "-o", out)
-	w.has(out, "m.gguf", "sub/readme.txt", "dir.tar.gz")
+	w.has(out, "m.gguf", "sub/readme.txt", "dir/a.txt")
 	// It goes on as it is, under the same digest, and oras finds it so.
 	again := w.host + "/others/byoras:v2"
 	w.quern("push", ref, again)
