@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -223,5 +224,29 @@ func TestUnusedTokensAreNeverDrawn(t *testing.T) {
 	}
 	if len(doc.Tokens) != 200 || len(seen) < 100 {
 		t.Errorf("%d tokens, %d different ones: this is no chance", len(doc.Tokens), len(seen))
+	}
+}
+
+// TestDivergenceIsThatOfLlamaPerplexity: llama-perplexity v0.5.0 with --kl-divergence,
+// a float32 cache and no flash attention, on the same two models in F32 (the second
+// after Q4_0), gave these numbers; its file of the first one's probabilities rounds
+// them to 16 bits.
+func TestDivergenceIsThatOfLlamaPerplexity(t *testing.T) {
+	b := newBench(t)
+	b.ok("quantize", storiesModel(), b.path("f32.gguf"), "F32")
+	b.ok("quantize", b.path("f32.gguf"), b.path("q4.gguf"), "Q4_0", "--pure")
+	var doc pplDoc
+	b.ok("ppl", b.path("q4.gguf"), "-f", evalStories(), "-c", "128", "--base", storiesModel(), "--json").json(t, &doc)
+	for _, c := range []struct {
+		what            string
+		got, want, near float64
+	}{
+		{"mean", doc.Divergence.Mean, 0.112310, 2e-6},
+		{"maximum", doc.Divergence.Max, 1.401230, 1e-4},
+		{"same top", 100 * doc.Divergence.SameTop, 80.612, 5e-4},
+	} {
+		if math.Abs(c.got-c.want) > c.near {
+			t.Errorf("%s: %.7f, llama-perplexity says %.7f", c.what, c.got, c.want)
+		}
 	}
 }
