@@ -17,10 +17,18 @@ func (p *params) configLongrope(k *settings, r *model.Rope) {
 	original, ok := k.size("original_max_position_embeddings")
 	factor, hasFactor, err := r.Float("factor")
 	k.keep(err)
-	if ok && original > 0 {
-		factor, hasFactor = float64(longest)/float64(original), true
-	} else {
+	if v, _, _ := k.Find("rope_parameters"); v != nil {
+		// Configs of transformers 5 have it among the parameters, where a factor
+		// comes before the quotient.
+		n, there, err := r.Float("original_max_position_embeddings")
+		k.keep(err)
+		original, ok = int(n), there && n >= 1 && n <= math.MaxInt32 && !hasFactor
+	}
+	switch {
+	case original <= 0:
 		original = int(longest)
+	case ok:
+		factor, hasFactor = float64(longest)/float64(original), true
 	}
 	attn, given, err := r.Float("attention_factor")
 	k.keep(err)

@@ -91,3 +91,33 @@ func TestLongropeRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestLongropeOfBothForms: configs of transformers 4 have the original context at the
+// root, where it decides the factor; those of transformers 5 among the parameters, where
+// a factor comes first.
+func TestLongropeOfBothForms(t *testing.T) {
+	const lists = `"rope_type": "longrope", "rope_theta": 10000.0, "long_factor": [1,2,3,4], "short_factor": [1,1,1,2]`
+	of := func(scaling string) [][]float32 {
+		m, err := longrope(t, scaling)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return logits(t, m, infer.SessionOptions{Context: 100}, text)
+	}
+	old := of(`"rope_scaling": {` + lists + `},`) // 256 over the 64 of the root
+	if d := apart(old, of(`"rope_scaling": {"factor": 9.0, `+lists+`},`)); d != 0 {
+		t.Errorf("the root's quotient does not come before the factor: %g", d)
+	}
+	if d := apart(old, of(`"rope_parameters": {`+lists+`, "original_max_position_embeddings": 64},`)); d != 0 {
+		t.Errorf("the original context among the parameters: %g", d)
+	}
+	if d := apart(old, of(`"rope_parameters": {`+lists+`, "factor": 4.0, "original_max_position_embeddings": 64},`)); d != 0 {
+		t.Errorf("the factor that the quotient is: %g", d)
+	}
+	if d := apart(old, of(`"rope_parameters": {`+lists+`, "factor": 9.0, "original_max_position_embeddings": 64},`)); d == 0 {
+		t.Error("a factor does not come before the quotient")
+	}
+	if d := apart(old, of(`"rope_parameters": {`+lists+`, "original_max_position_embeddings": 128},`)); d == 0 {
+		t.Error("an original context of 128 is none: 100 are beyond it")
+	}
+}
