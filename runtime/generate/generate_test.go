@@ -175,3 +175,34 @@ func TestRun(t *testing.T) {
 		t.Errorf("a prompt that does not fit: %v", err)
 	}
 }
+
+// TestWarm: what the caller does once the prompt is under way comes once, before any
+// token is made, and changes nothing, however long the prompt is.
+func TestWarm(t *testing.T) {
+	for _, n := range []int{1, 2, 64, 65, 66, 300} {
+		prompt := slices.Repeat([]int32{4}, n)
+		want, err := generate.Run(t.Context(), &cycle{room: 999}, prompt, generate.Options{Max: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &cycle{room: 999}
+		calls, at := 0, -1
+		opt := generate.Options{Max: 5}
+		opt.Warm = func() { calls, at = calls+1, s.Len() }
+		got, err := generate.Run(t.Context(), s, prompt, opt)
+		if err != nil || !slices.Equal(got.Tokens, want.Tokens) {
+			t.Errorf("prompt of %d: %v, %v, want %v", n, got.Tokens, err, want.Tokens)
+		}
+		if calls != 1 || at != min(n-1, 64) {
+			t.Errorf("prompt of %d: called %d times, after %d tokens", n, calls, at)
+		}
+	}
+	for _, c := range []struct {
+		prompt []int32
+		room   int
+	}{{nil, 9}, {slices.Repeat([]int32{1}, 70), 20}} {
+		if _, err := generate.Run(t.Context(), &cycle{room: c.room}, c.prompt, generate.Options{Warm: func() {}}); err == nil {
+			t.Errorf("a prompt of %d tokens where %d fit", len(c.prompt), c.room)
+		}
+	}
+}

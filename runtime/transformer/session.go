@@ -11,7 +11,7 @@ import (
 
 // smallShare is the part of a model's weights that buffers of a session should take no
 // more of where smaller ones are about as fast.
-const smallShare = 64
+const smallShare = 80
 
 // maxBatch is the most tokens that go through the layers together.
 const maxBatch = 128
