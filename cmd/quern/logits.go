@@ -177,7 +177,7 @@ func (e *logitsWriter) eval(w io.Writer) error {
 		return err
 	}
 	// What starting took is given back once all is there that evaluation takes.
-	n := min(64, len(e.ids))
+	n := min(128, len(e.ids))
 	if err := e.session.Eval(e.c.Context, e.ids[:n], want[:n], each); err != nil {
 		return err
 	}

@@ -171,28 +171,27 @@ type clean struct {
 }
 
 func (c *clean) Write(p []byte) (int, error) {
-	var b strings.Builder
-	b.Grow(len(p))
+	b := make([]byte, 0, len(p)+1)
 	for _, x := range p {
 		switch {
 		case c.lead && x >= 0x80 && x < 0xa0:
-			fmt.Fprintf(&b, "\\x%02x", x)
+			b = fmt.Appendf(b, "\\x%02x", x)
 			c.lead = false
 			continue
 		case c.lead:
-			b.WriteByte(0xc2)
+			b = append(b, 0xc2)
 			c.lead = false
 		}
 		switch {
 		case x == 0xc2:
 			c.lead = true
 		case x == '\n' || x == '\t' || x >= ' ' && x != 0x7f:
-			b.WriteByte(x)
+			b = append(b, x)
 		default:
-			fmt.Fprintf(&b, "\\x%02x", x)
+			b = fmt.Appendf(b, "\\x%02x", x)
 		}
 	}
-	if _, err := io.WriteString(c.w, b.String()); err != nil {
+	if _, err := c.w.Write(b); err != nil {
 		return 0, err
 	}
 	return len(p), nil

@@ -259,7 +259,7 @@ func printer(w io.Writer, tok infer.Tokenizer, text bool) (each func(id int32) e
 	}
 	stream := tokenizer.StreamOf(func(id int32) string { return tok.Piece(id, false) })
 	return func(id int32) error {
-			_, err := io.WriteString(w, stream.Next(id))
+			_, err := w.Write([]byte(stream.Next(id)))
 			return err
 		}, func() error {
 			_, err := io.WriteString(w, stream.Flush()+"\n")

@@ -43,8 +43,8 @@ type Answer struct {
 }
 
 // warmTokens is how many tokens of the prompt come before Warm, but for the last: as many as
-// go through the layers of a small model together.
-const warmTokens = 64
+// go through the layers of a model together, so that no buffer has to grow behind it.
+const warmTokens = 128
 
 // Run evaluates a prompt, which must not be empty, and lets the model go on. On
 // an error it comes with what was made until then.

@@ -179,7 +179,7 @@ func TestRun(t *testing.T) {
 // TestWarm: what the caller does once the prompt is under way comes once, before any
 // token is made, and changes nothing, however long the prompt is.
 func TestWarm(t *testing.T) {
-	for _, n := range []int{1, 2, 64, 65, 66, 300} {
+	for _, n := range []int{1, 2, 128, 129, 130, 300} {
 		prompt := slices.Repeat([]int32{4}, n)
 		want, err := generate.Run(t.Context(), &cycle{room: 999}, prompt, generate.Options{Max: 5})
 		if err != nil {
@@ -193,14 +193,14 @@ func TestWarm(t *testing.T) {
 		if err != nil || !slices.Equal(got.Tokens, want.Tokens) {
 			t.Errorf("prompt of %d: %v, %v, want %v", n, got.Tokens, err, want.Tokens)
 		}
-		if calls != 1 || at != min(n-1, 64) {
+		if calls != 1 || at != min(n-1, 128) {
 			t.Errorf("prompt of %d: called %d times, after %d tokens", n, calls, at)
 		}
 	}
 	for _, c := range []struct {
 		prompt []int32
 		room   int
-	}{{nil, 9}, {slices.Repeat([]int32{1}, 70), 20}} {
+	}{{nil, 9}, {slices.Repeat([]int32{1}, 140), 20}} {
 		if _, err := generate.Run(t.Context(), &cycle{room: c.room}, c.prompt, generate.Options{Warm: func() {}}); err == nil {
 			t.Errorf("a prompt of %d tokens where %d fit", len(c.prompt), c.room)
 		}

@@ -11,21 +11,21 @@ import (
 
 // smallShare is the part of a model's weights that buffers of a session should take no
 // more of where smaller ones are about as fast.
-const smallShare = 80
+const smallShare = 100
 
 // maxBatch is the most tokens that go through the layers together.
 const maxBatch = 128
 
-// batchOf is how many tokens go through the layers of a model together: half as many where
-// their activations would take more than a share of what the weights do. Of experts
-// each gets few rows of a batch, so that mixtures need them all. Results do not depend on it.
+// batchOf is how many tokens go through the layers of a model together: a multiple of 16, so
+// that their activations take no more than a share of what the weights do, and 48 at
+// least. Of experts each gets few rows of a batch, so that mixtures need them all. Results do not depend on it.
 func (m *Model) batchOf() int {
 	p := m.p
 	row := 4 * int64(2*p.hidden+2*max((p.heads+p.kvHeads)*p.headDim, p.ffn))
-	if p.experts == 0 && maxBatch*row > m.info.Bytes/smallShare {
-		return maxBatch / 2
+	if p.experts > 0 {
+		return maxBatch
 	}
-	return maxBatch
+	return int(min(max(m.info.Bytes/smallShare/row/16*16, 48), maxBatch))
 }
 
 // logitValues bounds the logits that are computed at once: 16 MiB.
