@@ -169,8 +169,22 @@ func nameOf(mediaType string, seen map[string]int, models int) string {
 }
 
 func kindOf(mediaType, name string) Kind {
+	if what, ok := cutAny(mediaType, modelPackLayer, modelPackDraft); ok {
+		byName := KindOf(name)
+		switch what, _, _ = strings.Cut(what, ".v1"); {
+		case what == "weight" && byName != Projector:
+			return Weights
+		case what == "weight.config" && byName != Template:
+			return Config
+		case what == "doc" && byName != License:
+			return Doc
+		case what == "code" || what == "dataset":
+			return Other
+		}
+		return byName
+	}
 	switch {
-	case mediaType == dockerGGUF || mediaType == ollamaModel || strings.HasPrefix(mediaType, modelPackLayer+"weight.v1"):
+	case mediaType == dockerGGUF || mediaType == ollamaModel:
 		return Weights
 	case mediaType == dockerMMProj || mediaType == ollamaProjector:
 		return Projector
@@ -180,6 +194,16 @@ func kindOf(mediaType, name string) Kind {
 		return Template
 	}
 	return KindOf(name)
+}
+
+// cutAny cuts the first of the prefixes that fits.
+func cutAny(s string, prefixes ...string) (rest string, ok bool) {
+	for _, p := range prefixes {
+		if rest, ok = strings.CutPrefix(s, p); ok {
+			return rest, true
+		}
+	}
+	return s, false
 }
 
 // CheckPaths makes sure that all files can stand in one folder, also where the
@@ -215,9 +239,11 @@ func CheckPaths(files []File) error {
 }
 
 // Model is the one file that a model's manifest is about: the named one, or else
-// the only one with weights. Of a split model it is the first shard.
+// the only one with weights, where a file whose name says so counts more than one
+// that may hold anything. Of a split model it is the first shard.
 func (m *Manifest) Model(name string) (*File, error) {
 	var found *File
+	sure := false
 	for i := range m.Files {
 		f := &m.Files[i]
 		if name != "" && f.Path == name {
@@ -226,10 +252,12 @@ func (m *Manifest) Model(name string) (*File, error) {
 		if name != "" || f.Kind != Weights || f.Path == "" || f.Archive != "" || isLaterShard(f.Path) {
 			continue
 		}
-		if found != nil {
+		switch is := isModelName(f.Path); {
+		case found == nil || is && !sure:
+			found, sure = f, is
+		case is == sure:
 			return nil, fmt.Errorf("%w: it has several files of weights, %s and %s; name one as NAME/FILE", ErrFormat, found.Path, f.Path)
 		}
-		found = f
 	}
 	if found == nil {
 		var have []string
@@ -239,6 +267,15 @@ func (m *Manifest) Model(name string) (*File, error) {
 		return nil, fmt.Errorf("%w: no file of weights %q in it; it has %s", ErrFormat, name, strings.Join(have, ", "))
 	}
 	return found, nil
+}
+
+// isModelName knows the files that quern can start from.
+func isModelName(p string) bool {
+	switch path.Ext(strings.ToLower(p)) {
+	case ".gguf", ".safetensors", ".cact":
+		return true
+	}
+	return false
 }
 
 // IsShard reports whether a file is a part of a split GGUF file, by its name.

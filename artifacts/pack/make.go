@@ -85,7 +85,7 @@ func Make(format Format, files []File, meta Meta) (*Image, error) {
 }
 
 // rank is the order of layers: docker model and ollama look for the weights first.
-var rank = map[Kind]int{Weights: 0, Projector: 1, Config: 2, Template: 3, Doc: 4, License: 5}
+var rank = map[Kind]int{Weights: 0, Projector: 1, Config: 2, Template: 3, Doc: 4, License: 5, Other: 6}
 
 // layerType is the media type of a file in a format, "" if it has none.
 func layerType(format Format, f File) string {
@@ -97,6 +97,8 @@ func layerType(format Format, f File) string {
 			return modelPackLayer + "weight.v1.raw"
 		case Doc, License:
 			return modelPackLayer + "doc.v1.raw"
+		case Other:
+			return modelPackLayer + "code.v1.raw"
 		}
 		return modelPackLayer + "weight.config.v1.raw"
 	case Docker:

@@ -185,6 +185,9 @@ func TestRead(t *testing.T) {
 		{"modctl", "application/vnd.cncf.model.manifest.v1+json", "application/vnd.cncf.model.config.v1+json",
 			[]string{layer("application/vnd.cncf.model.weight.v1.raw", `"org.cncf.model.filepath":"m.gguf"`), layer("application/vnd.cncf.model.doc.v1.tar", `"org.cncf.model.filepath":"doc"`)},
 			pack.ModelPack, "m.gguf|doc.tar"},
+		{"modctl, all kinds", "application/vnd.cncf.model.manifest.v1+json", "application/vnd.cncf.model.config.v1+json",
+			[]string{layer("application/vnd.cncf.model.weight.v1.raw", title("README.gguf")), layer("application/vnd.cncf.model.doc.v1.raw", title("guide.pdf")), layer("application/vnd.cncf.model.code.v1.raw", title("run.py")), layer("application/vnd.cncf.model.dataset.v1.raw", title("set.gguf"))},
+			pack.ModelPack, "README.gguf|guide.pdf|run.py|set.gguf"},
 		{"an older draft", "", "application/vnd.cnai.model.config.v1+json",
 			[]string{layer("application/vnd.cnai.model.weight.v1.raw", `"org.cnai.model.filepath":"m.gguf"`)}, pack.ModelPack, "m.gguf"},
 		{"kit", "", "application/vnd.kitops.modelkit.config.v1+json",
@@ -203,6 +206,11 @@ func TestRead(t *testing.T) {
 			}
 			if got := strings.Join(names, "|"); m.Format != c.format || got != c.files {
 				t.Errorf("%s: %s, want %s: %s", m.Format, got, c.format, c.files)
+			}
+			if c.name == "modctl, all kinds" {
+				if f, err := m.Model(""); err != nil || f.Path != "README.gguf" {
+					t.Errorf("the model is %v, %v", f, err)
+				}
 			}
 		})
 	}
@@ -236,6 +244,10 @@ func TestModel(t *testing.T) {
 	if _, err := m.Model("other"); !errors.Is(err, pack.ErrFormat) {
 		t.Error(err)
 	}
+	m.Files = append(m.Files, file("anything.bin"))
+	if f, err := m.Model(""); err != nil || f.Path != "m-00001-of-00002.gguf" {
+		t.Errorf("%v, %v", f, err)
+	}
 	m.Files = append(m.Files, file("x.gguf"))
 	if _, err := m.Model(""); !errors.Is(err, pack.ErrFormat) || !strings.Contains(err.Error(), "x.gguf") {
 		t.Error(err)
@@ -265,4 +277,41 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestPeers reads the manifests that other tools have pushed, see testdata/ORIGIN.md.
+func TestPeers(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		format pack.Format
+		files  string
+		model  string
+	}{
+		{"docker-model-docker", pack.Docker, "stories260k.gguf LICENSE", "stories260k.gguf"},
+		{"docker-model-modelpack", pack.ModelPack, "stories260k.gguf LICENSE", "stories260k.gguf"},
+		{"modctl-raw-true", pack.ModelPack, "tiny.gguf README.md", "tiny.gguf"},
+		{"modctl-raw-false", pack.ModelPack, "tiny.gguf.tar README.md.tar", ""},
+		{"oras", pack.ORAS, "m.gguf sub/readme.txt dir.tar.gz", "m.gguf"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			raw, err := os.ReadFile(filepath.Join("testdata", "peers", c.name+".json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := pack.Read(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, f := range m.Files {
+				names = append(names, f.Path)
+			}
+			if got := strings.Join(names, " "); m.Format != c.format || got != c.files {
+				t.Errorf("%s: %s", m.Format, got)
+			}
+			if f, err := m.Model(""); c.model == "" && err == nil || c.model != "" && (err != nil || f.Path != c.model) {
+				t.Errorf("%v, %v", f, err)
+			}
+		})
+	}
 }

@@ -96,6 +96,7 @@ const (
 	Template  Kind = "template"  // of chats
 	License   Kind = "license"
 	Doc       Kind = "doc"
+	Other     Kind = "other" // code and data
 )
 
 // KindOf goes by a file's name.

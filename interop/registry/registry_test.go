@@ -252,6 +252,7 @@ func TestORAS(t *testing.T) {
 	if b, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, b)
 	}
+	w.keep("oras", ref)
 	out := filepath.Join(w.dir, "byoras")
 	w.quern("pull", ref, "-o", out)
 	w.has(out, "m.gguf", "sub/readme.txt", "dir/a.txt")
