@@ -18,10 +18,11 @@ func newCast(t *tensor.Tensor, name string, to tensor.Type, allow bool) (*tensor
 
 // perValue gives f of every value as float32. The result has the source's precision
 // for F16 and float32's for all others: that is what PyTorch does before the
-// converter widens.
+// converter widens. With wide it is float32 for F16 too, as a model is run.
 type perValue struct {
 	src     *tensor.Tensor
 	scratch *buffers
+	wide    bool
 	f       func(float32) float32
 }
 
@@ -41,7 +42,7 @@ func (p *perValue) ReadRows(ctx context.Context, dst []byte, first, n int64) err
 	for i, v := range x {
 		x[i] = p.f(v)
 	}
-	if p.src.Type == tensor.F16 {
+	if p.src.Type == tensor.F16 && !p.wide {
 		half, err := quant.For(tensor.F16)
 		if err != nil {
 			return err
@@ -57,14 +58,17 @@ func (p *perValue) ReadRows(ctx context.Context, dst []byte, first, n int64) err
 }
 
 // mapValues is t with f of every value. name says in the key what f is.
-func mapValues(t *tensor.Tensor, name string, scratch *buffers, f func(float32) float32) *tensor.Tensor {
+func (w *walker) mapValues(t *tensor.Tensor, name string, f func(float32) float32) *tensor.Tensor {
+	if w.runtime {
+		name += ".wide"
+	}
 	return t.With(func(c *tensor.Tensor) {
 		c.Type = tensor.F32
-		c.Src = &perValue{t, scratch, f}
+		c.Src = &perValue{t, w.scratch, w.runtime, f}
 		c.Key = tensor.Derive(name, t.Type.String(), t.Key)
 	})
 }
 
-func addOne(t *tensor.Tensor, scratch *buffers) *tensor.Tensor {
-	return mapValues(t, "convert/plus-one.v1", scratch, func(v float32) float32 { return v + 1 })
+func (w *walker) addOne(t *tensor.Tensor) *tensor.Tensor {
+	return w.mapValues(t, "convert/plus-one.v1", func(v float32) float32 { return v + 1 })
 }

@@ -103,7 +103,7 @@ func assemble(ctx context.Context, m *model.Model, f model.Family, out outType, 
 	if err != nil {
 		return nil, err
 	}
-	w := &walker{d: d, cfg: m.Config, scratch: scratch, mtp: opt.MTP, first: int(d.Layers - d.NextN)}
+	w := &walker{d: d, cfg: m.Config, scratch: scratch, mtp: opt.MTP, runtime: opt.ForRuntime, first: int(d.Layers - d.NextN)}
 	if opt.MTP != MTPWith {
 		if d.NextN == 0 || f != model.Qwen35 {
 			return nil, fmt.Errorf("%s: %w: mtp %s is for Qwen3.5 models that have such layers", m.Config.File(), model.ErrConfig, opt.MTP)

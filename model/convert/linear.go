@@ -120,8 +120,8 @@ func squeezed(t *tensor.Tensor) *tensor.Tensor {
 }
 
 // minusExp gives -e^x of every value.
-func minusExp(t *tensor.Tensor, scratch *buffers) *tensor.Tensor {
-	return mapValues(t, "convert/minus-exp.v2", scratch, func(v float32) float32 { return -expTorch(v) })
+func (w *walker) minusExp(t *tensor.Tensor) *tensor.Tensor {
+	return w.mapValues(t, "convert/minus-exp.v2", func(v float32) float32 { return -expTorch(v) })
 }
 
 // linear takes a tensor of linear attention, or a norm that Qwen3.5 keeps less 1.
@@ -152,14 +152,14 @@ func (w *walker) linear(id model.ID, t *tensor.Tensor) item {
 		columns(1)
 	case model.SSMA:
 		columns(1)
-		it.t = minusExp(it.t, w.scratch)
+		it.t = w.minusExp(it.t)
 		it.note = "minus its exponential"
 	case model.SSMConv1D:
 		it.t = squeezed(t)
 		rows(2*l.KeyRows(), l.ValueDim)
 	default:
 		if id.Role.IsNorm() && id.Role != model.SSMNorm && id.Suffix == ".weight" {
-			it.t, it.note = addOne(t, w.scratch), "plus 1"
+			it.t, it.note = w.addOne(t), "plus 1"
 		}
 	}
 	return it

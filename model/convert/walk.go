@@ -29,7 +29,8 @@ type walker struct {
 	scratch *buffers
 	experts map[int]*expertSet
 	mtp     MTP
-	first   int // of the layers for multi-token prediction
+	runtime bool // values are those that a model is run with, not a file's
+	first   int  // of the layers for multi-token prediction
 	// headRows is how many rows the head has: one a token, or one for each of a
 	// pruned head's ids.
 	headRows int64
@@ -209,7 +210,7 @@ func (w *walker) one(id model.ID, t *tensor.Tensor) {
 		}
 		w.put(item{id, p, t.Type, fmt.Sprintf("%d heads permuted", n), t.Name})
 	case w.d.Family == model.Gemma3 && id.Role.IsNorm() && id.Suffix == ".weight":
-		w.put(item{id, addOne(t, w.scratch), t.Type, "plus 1", t.Name})
+		w.put(item{id, w.addOne(t), t.Type, "plus 1", t.Name})
 	case w.d.Linear != nil:
 		w.put(w.linear(id, t))
 	default:
