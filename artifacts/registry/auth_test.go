@@ -192,3 +192,33 @@ func FuzzParseRef(f *testing.F) {
 		}
 	})
 }
+
+// TestProxyEndsTLS: a registry behind a proxy calls itself http. It is the same
+// host, so the blob goes there over HTTPS as before.
+func TestProxyEndsTLS(t *testing.T) {
+	w := newWorld(t, &registrytest.Server{})
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w.srv.ServeHTTP(&absolute{rw, "http://" + r.Host}, r)
+	}))
+	defer srv.Close()
+	w.opt = registry.Transport(w.opt, srv.Client().Transport)
+	secure := false
+	w.opt.PlainHTTP = &secure
+	w.client = registry.New(w.opt)
+	w.ref.Host = strings.TrimPrefix(srv.URL, "https://")
+	w.pushed()
+	w.pulled(newDest())
+}
+
+// absolute puts the scheme and host before the path of an answer's Location.
+type absolute struct {
+	http.ResponseWriter
+	host string
+}
+
+func (a *absolute) WriteHeader(code int) {
+	if l := a.Header().Get("Location"); strings.HasPrefix(l, "/") {
+		a.Header().Set("Location", a.host+l)
+	}
+	a.ResponseWriter.WriteHeader(code)
+}

@@ -37,9 +37,10 @@ type Options struct {
 	// several goroutines.
 	Progress func(done, total int64)
 
-	// sleep and transport are for tests.
+	// What follows is for tests.
 	sleep     func(context.Context, time.Duration) error
 	transport http.RoundTripper
+	stall     time.Duration
 }
 
 const (
@@ -69,6 +70,9 @@ func New(opt Options) *Client {
 	if opt.Progress == nil {
 		opt.Progress = func(int64, int64) {}
 	}
+	if opt.stall == 0 {
+		opt.stall = stall
+	}
 	if opt.sleep == nil {
 		opt.sleep = sleep
 	}
@@ -81,6 +85,7 @@ func New(opt Options) *Client {
 			ExpectContinueTimeout: 2 * time.Second,
 			MaxIdleConnsPerHost:   2 * parallel,
 			IdleConnTimeout:       60 * time.Second,
+			ResponseHeaderTimeout: 10 * time.Minute, // registries hash and move a blob before they answer
 			DisableCompression:    true,
 			WriteBufferSize:       256 << 10,
 			ReadBufferSize:        256 << 10,

@@ -105,8 +105,6 @@ func (p *place) part(ctx context.Context, d artifacts.Descriptor, w artifacts.Bl
 	if at > 0 {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", at))
 	}
-	watch := time.AfterFunc(stall, func() { cancel(fmt.Errorf("nothing came for %v", stall)) })
-	defer watch.Stop()
 	res, err := p.do(req, auth.ActionPull)
 	if err != nil {
 		return 0, causeOf(ctx, err)
@@ -129,7 +127,10 @@ func (p *place) part(ctx context.Context, d artifacts.Descriptor, w artifacts.Bl
 	if res.ContentLength >= 0 && res.ContentLength > want+skip {
 		return 0, fmt.Errorf("%w: %d bytes, the manifest says %d", ErrBytes, res.ContentLength-skip+at, d.Size)
 	}
-	body := &watched{res.Body, watch}
+	patience := p.c.opt.stall
+	dog := time.AfterFunc(patience, func() { cancel(fmt.Errorf("nothing came for %v", patience)) })
+	defer dog.Stop()
+	body := &watched{res.Body, dog, patience}
 	if skip > 0 {
 		if _, err := io.CopyN(io.Discard, body, skip); err != nil {
 			return 0, causeOf(ctx, short(err))
@@ -181,13 +182,14 @@ func causeOf(ctx context.Context, err error) error {
 // watched feeds the watchdog with every byte.
 type watched struct {
 	io.Reader
-	dog *time.Timer
+	dog      *time.Timer
+	patience time.Duration
 }
 
 func (w *watched) Read(p []byte) (int, error) {
 	n, err := w.Reader.Read(p)
 	if n > 0 {
-		w.dog.Reset(stall)
+		w.dog.Reset(w.patience)
 	}
 	return n, err
 }

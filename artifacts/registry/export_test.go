@@ -20,3 +20,9 @@ func Transport(opt Options, t http.RoundTripper) Options {
 	opt.transport = t
 	return opt
 }
+
+// Patience is how long a body may give nothing.
+func Patience(opt Options, d time.Duration) Options {
+	opt.stall = d
+	return opt
+}

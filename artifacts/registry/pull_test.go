@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"quern/artifacts"
 	"quern/artifacts/registry"
@@ -259,6 +260,11 @@ func TestStorageElsewhere(t *testing.T) {
 		func(o *registry.Options) { o.Username, o.Password = "me", "secret" })
 	w.serve()
 	w.pulled(newDest())
+	d := newDest()
+	d.parts[w.sum] = bytes.Clone(w.model[:6000])
+	if res := w.pulled(d); res.Fetched != res.Bytes-w.image.Size-6000 {
+		t.Errorf("%d bytes came: the range got lost on the way", res.Fetched)
+	}
 	if got := leaked.all(); got != "" {
 		t.Errorf("the storage was told %q", got)
 	}
@@ -296,5 +302,22 @@ func TestReferrers(t *testing.T) {
 		if raw, _ := w.srv.Manifest("team/tiny", tag); (raw == nil) != own {
 			t.Errorf("own list %v: the index under a tag has %d bytes", own, len(raw))
 		}
+	}
+}
+
+// TestStall: a connection over which nothing comes any more is given up, and the
+// rest comes over another.
+func TestStall(t *testing.T) {
+	srv := &registrytest.Server{}
+	w := newWorld(t, srv, func(o *registry.Options) { *o = registry.Patience(*o, 50*time.Millisecond) })
+	w.serve()
+	srv.Before = once(1, "GET", "/blobs/"+w.sum.String(), func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Length", "10000")
+		rw.Write(w.model[:4000])
+		rw.(interface{ Unwrap() http.ResponseWriter }).Unwrap().(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	if res := w.pulled(newDest()); res.Fetched != res.Bytes-w.image.Size {
+		t.Errorf("%d bytes came", res.Fetched)
 	}
 }
