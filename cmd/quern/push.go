@@ -33,6 +33,7 @@ func pushCommand() *cli.Command {
 		Flags: slices.Concat([]cli.Flag{jsonFlag(), progressFlag(), storeFlag()}, []cli.Flag{
 			&cli.StringSliceFlag{Name: "format", Usage: "modelpack (docker model, modctl, kit, oras), docker (older docker model), ollama or quern (a build as it is); several get the tags TAG, TAG-docker, ..."},
 			&cli.BoolFlag{Name: "no-provenance", Usage: "do not bring the provenance of a packed build beside it"},
+			&cli.BoolFlag{Name: "referrers", Usage: "bring what refers to the artifact in the store too, such as signatures"},
 			&cli.StringFlag{Name: "chunk", Usage: "send longer blobs in pieces of this `SIZE`, 64MiB by default"},
 			&cli.StringSliceFlag{Name: "mount-from", Usage: "try to mount blobs from another `REPOSITORY` of the registry; may be repeated"},
 		}, registryFlags()),
@@ -58,6 +59,7 @@ type pushedTag struct {
 	There      bool                  `json:"already_there"`
 	Blobs      []registry.PushedBlob `json:"blobs"`
 	Provenance *artifacts.Digest     `json:"provenance,omitempty"`
+	Referrers  []artifacts.Digest    `json:"referrers,omitempty"`
 }
 
 func runPush(c *cli.Context) error {
@@ -342,6 +344,9 @@ func (p *pushing) push(f pack.Format, nth int, doc *pushed) error {
 	t := &pushedTag{Reference: ref.String(), Format: name, Manifest: d.Digest, MediaType: d.MediaType, Size: d.Size, There: res.There, Blobs: res.Blobs}
 	doc.Tags = append(doc.Tags, t)
 	doc.Sent += res.Bytes
+	if err := p.referrers(ref, d, t, doc); err != nil {
+		return err
+	}
 	if f == asIs || p.build == nil || p.c.Bool("no-provenance") {
 		return nil
 	}
@@ -356,6 +361,26 @@ func (p *pushing) push(f pack.Format, nth int, doc *pushed) error {
 	}
 	doc.Sent += res.Bytes
 	t.Provenance = &about.Digest
+	return nil
+}
+
+// referrers brings what the store has that refers to a manifest.
+func (p *pushing) referrers(ref registry.Ref, d artifacts.Descriptor, t *pushedTag, doc *pushed) error {
+	if !p.c.Bool("referrers") || p.store == nil {
+		return nil
+	}
+	list, err := artifacts.Referrers(p.c.Context, p.store, d.Digest, "")
+	if err != nil {
+		return err
+	}
+	for _, r := range list {
+		res, err := p.client.PushAbout(p.c.Context, ref, &p.over, r, p.options)
+		if err != nil {
+			return err
+		}
+		doc.Sent += res.Bytes
+		t.Referrers = append(t.Referrers, r.Digest)
+	}
 	return nil
 }
 
@@ -433,6 +458,9 @@ func (p *pushing) print(doc *pushed) error {
 		}
 		if t.Provenance != nil {
 			fmt.Fprintf(w, "%-10s %s\n", "provenance", *t.Provenance)
+		}
+		for _, r := range t.Referrers {
+			fmt.Fprintf(w, "%-10s %s\n", "referrer", r)
 		}
 	}
 	_, err := fmt.Fprintf(w, "%-10s %s\n", "sent", bytesText(doc.Sent))

@@ -38,6 +38,7 @@ type pushDoc struct {
 		Reference, Format, Manifest string
 		Already                     bool `json:"already_there"`
 		Provenance                  string
+		Referrers                   []string
 		Blobs                       []struct{ How, MediaType, Digest string }
 	}
 }
@@ -92,6 +93,23 @@ func TestPushAndPull(t *testing.T) {
 			b.ok("store", "gc", "--grace", "0s", "--store", other)
 			if r := b.ok("store", "show", ref, "--store", other); !strings.Contains(r.out, "its provenance") {
 				t.Errorf("gc took the provenance:\n%s", r.out)
+			}
+			// It goes on to a third place with what refers to it.
+			third := strings.Replace(repo, "/tiny", "/third", 1) + ":v1"
+			var on pushDoc
+			b.ok("push", ref, third, "--store", other, "--referrers", "--json").json(t, &on)
+			if on.Tags[0].Manifest != doc.Tags[0].Manifest || !slices.Equal(on.Tags[0].Referrers, []string{doc.Tags[0].Provenance}) {
+				t.Errorf("on: %+v", on.Tags[0])
+			}
+			for _, bl := range on.Tags[0].Blobs {
+				if bl.How != "mounted" {
+					t.Errorf("%s was %s", bl.Digest, bl.How)
+				}
+			}
+			var last pullDoc
+			b.ok("pull", third, "--store", b.path("last"), "--json").json(t, &last)
+			if last.Provenance != doc.Tags[0].Provenance {
+				t.Errorf("at the end: %+v", last)
 			}
 			b.ok("store", "export", ref, "--store", other, "-o", b.path("exported"))
 			if sum(t, b.path("exported", "r.gguf")) != want {
