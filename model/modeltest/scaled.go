@@ -92,7 +92,7 @@ func scaled(ctx context.Context, file string, b []byte, cut int) ([]byte, error)
 		}
 		v := testmodel.Values(x.Name, int(n))
 		for i := range v {
-			v[i] *= 8
+			v[i] = float32(v[i] * 8)
 		}
 		list = append(list, testmodel.Tensor{Name: x.Name, DType: "F32", Shape: shape, Data: Float32s(v)})
 	}
