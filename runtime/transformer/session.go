@@ -94,10 +94,10 @@ func (b *buffers) forGated(n int) (gate, up []float32) {
 }
 
 // headRows is how many rows of logits are computed together: those that keep to a share of
-// the weights, but eight, which kernels take side by side, and no more than 64.
+// the weights, but 16, below which unpacking the weights anew begins to show, and no more than 64.
 func (m *Model) headRows() int {
 	rows := m.w.output.rows
-	few := max(m.info.Bytes/smallShare/int64(4*rows), 8)
+	few := max(m.info.Bytes/smallShare/int64(4*rows), 16)
 	return int(min(few, max(logitValues/int64(rows), 1), 64))
 }
 
