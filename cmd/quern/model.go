@@ -16,6 +16,7 @@ import (
 	"quern/internal/resident"
 	"quern/pipeline"
 	infer "quern/runtime"
+	"quern/runtime/generate"
 	"quern/runtime/load"
 )
 
@@ -75,14 +76,37 @@ func openModelWith(ctx context.Context, path string, opt load.Options) (infer.Mo
 
 // settle gives back what came before a model runs, garbage and pages of files alike:
 // weights, keys and values are what memory is for. From then on garbage is to be no
-// more than a quarter of what is in use, keys and values apart.
-func settle() {
+// more than a quarter of what is in use, keys and values apart. It gives the pages.
+func settle() resident.Pages {
 	debug.SetGCPercent(25)
 	// Where pages cannot be found or released they just stay. The collector reads tables
 	// of the program, so that it must have done before.
 	pages, _ := resident.Find()
 	debug.FreeOSMemory()
 	_ = pages.Release()
+	return pages
+}
+
+// leanly has an answer give back what starting took once the prompt is under way, and
+// what of the program only the prompt needed once it is through.
+func leanly(g *generate.Options) {
+	var program resident.Pages
+	g.Warm = func() {
+		pages := settle()
+		if exe, err := os.Executable(); err == nil {
+			program = pages.Only(exe)
+		}
+	}
+	each, made := g.Each, 0
+	g.Each = func(id int32) error {
+		if made++; made == 2 {
+			_ = program.Release()
+		}
+		if each == nil {
+			return nil
+		}
+		return each(id)
+	}
 }
 
 // readText reads the text file that a flag names; "-" is standard input.

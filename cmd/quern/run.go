@@ -162,7 +162,7 @@ func runRun(c *cli.Context) (err error) {
 		g.Each, finish = printer(c.App.Writer, tok, text)
 	}
 	memory := memoryOf(m, s)
-	g.Warm = settle
+	leanly(&g)
 	a, err := generate.Run(c.Context, s, prompt, g)
 	if finish != nil && (err == nil || len(a.Tokens) > 0) {
 		if ferr := finish(); err == nil {

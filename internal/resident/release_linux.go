@@ -28,6 +28,17 @@ func Find() (Pages, error) {
 	return Pages{slices.DeleteFunc(list, func(m mapping) bool { return !m.clean() })}, err
 }
 
+// Only are the pages of one file.
+func (p Pages) Only(path string) Pages {
+	var out Pages
+	for _, m := range p.mappings {
+		if m.path == path {
+			out.mappings = append(out.mappings, m)
+		}
+	}
+	return out
+}
+
 // Release takes the pages out of the page table. They stay in the system's cache, and come
 // back as they are touched. No file may have been unmapped since Find.
 func (p Pages) Release() error {

@@ -86,6 +86,32 @@ func TestReleaseGivesPagesOfFilesBack(t *testing.T) {
 	}
 }
 
+// TestOnly: the pages of other files stay.
+func TestOnly(t *testing.T) {
+	b := open(t, syscall.PROT_READ, syscall.MAP_SHARED)
+	if count(b, 'x') != size {
+		t.Fatal("not what was written")
+	}
+	p, err := Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := touched(t)
+	if len(p.Only(exe).mappings) == 0 || len(p.Only("/no/such/file").mappings) != 0 {
+		t.Errorf("%d mappings of the program", len(p.Only(exe).mappings))
+	}
+	if err := p.Only(exe).Release(); err != nil {
+		t.Fatal(err)
+	}
+	if after := touched(t); after != before {
+		t.Errorf("%d bytes of another file in memory before, %d after", before, after)
+	}
+}
+
 // TestReleaseKeepsWhatIsNotTheFiles: private pages that were written, as a dynamic
 // linker does before it makes them read-only, and mappings that may be written.
 func TestReleaseKeepsWhatIsNotTheFiles(t *testing.T) {
