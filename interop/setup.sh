@@ -72,9 +72,11 @@ cmake -S "$cache/llama.cpp" -B "$cache/build" -G Ninja -Wno-dev -DCMAKE_BUILD_TY
 cmake --build "$cache/build" -j "$jobs" \
   --target llama-quantize llama-completion llama-perplexity llama-imatrix llama-gguf-split llama-tokenize
 
-# a small program of ours against the same libraries, for what the tools do not print
-c++ -O1 -std=c++17 "$here/peer.cpp" -o "$cache/build/bin/peer" -I "$cache/llama.cpp/include" -I "$cache/llama.cpp/ggml/include" \
-  "$cache/build/src/libllama.a" "$cache"/build/ggml/src/libggml{,-cpu,-base}.a -lpthread -ldl
+# small programs of ours against the same libraries, for what the tools do not print
+for program in peer trace_peer; do
+  c++ -O1 -std=c++17 "$here/$program.cpp" -o "$cache/build/bin/$program" -I "$cache/llama.cpp/include" -I "$cache/llama.cpp/ggml/include" \
+    "$cache/build/src/libllama.a" "$cache"/build/ggml/src/libggml{,-cpu,-base}.a -lpthread -ldl
+done
 
 # The promise above, looked at rather than believed.
 if objdump -d "$cache"/build/ggml/src/libggml-base.a | grep -q vfmadd; then
