@@ -117,6 +117,57 @@ func ParseAct(s string) (Act, error) {
 	return Exact, fmt.Errorf("%q is no kind of arithmetic: exact or q8", s)
 }
 
+// Order says which order of operations a session with Q8 follows.
+type Order int
+
+const (
+	// OrderQuern is quern's own, the faster one.
+	OrderQuern Order = iota
+	// OrderGGML is that of llama.cpp's CPU backend on x86 with AVX2, FMA and F16C, to the
+	// last bit where the model's operations are known to it.
+	OrderGGML
+)
+
+// String gives the word that the command line uses.
+func (o Order) String() string {
+	switch o {
+	case OrderQuern:
+		return "quern"
+	case OrderGGML:
+		return "ggml"
+	}
+	return fmt.Sprintf("Order(%d)", int(o))
+}
+
+// ParseOrder reads such a word.
+func ParseOrder(s string) (Order, error) {
+	for _, o := range []Order{OrderQuern, OrderGGML} {
+		if s == o.String() {
+			return o, nil
+		}
+	}
+	return OrderQuern, fmt.Errorf("%q is no order of operations: ggml or quern", s)
+}
+
+// ordered is a model that can follow llama.cpp's order.
+type ordered interface{ FollowsGGML() bool }
+
+// ScoreOrder is the order that scores of a model are made in unless another is asked for:
+// llama.cpp's where the model has it and activations are 8 bits, so that perplexities are those that llama-perplexity prints.
+func ScoreOrder(m Model, act Act) Order {
+	for act == Q8 {
+		if o, ok := m.(ordered); ok && o.FollowsGGML() {
+			return OrderGGML
+		}
+		u, ok := m.(interface{ Unwrap() Model })
+		if !ok {
+			break
+		}
+		m = u.Unwrap()
+	}
+	return OrderQuern
+}
+
 // SessionOptions change a session. The zero value is right for most.
 type SessionOptions struct {
 	// Context is the number of tokens that fit; 0 takes that of the model, or
@@ -127,6 +178,8 @@ type SessionOptions struct {
 	Jobs int
 	// Act is the arithmetic; a model that cannot do it gives ErrUnsupported.
 	Act Act
+	// Order is the order of operations; OrderGGML needs Q8.
+	Order Order
 	// Observe is shown what enters the weights, for importance matrices; nil
 	// for nobody. A model that cannot show it gives ErrUnsupported.
 	Observe Observer
@@ -179,14 +232,26 @@ type Session interface {
 	// the model can never give have -Inf. An error of each ends the
 	// evaluation and is returned.
 	//
-	// The logits are the same however a text is cut into calls. After an error
-	// Len is what it was before the call.
+	// With OrderQuern the logits are the same however a text is cut into calls. After an
+	// error Len is what it was before the call.
 	Eval(ctx context.Context, tokens []int32, want []int, each func(i int, logits []float32) error) error
 	// Len is the number of tokens seen, Room the number that still fit.
 	Len() int
 	Room() int
 	// Rewind forgets all but the first n tokens; n is at most Len.
 	Rewind(n int) error
+}
+
+// SideBySide is a Session whose results depend on which texts go through the model together, as
+// llama.cpp's do.
+type SideBySide interface {
+	Session
+	// Together is how many texts of n tokens llama-perplexity takes at once; 1 where it makes
+	// no difference.
+	Together(n int) int
+	// EvalTogether evaluates texts of one length, each from an empty context, and shows the logits after the tokens that want
+	// lists of every text, of each text in that order. The session's own text is empty after it.
+	EvalTogether(ctx context.Context, texts [][]int32, want []int, each func(text, i int, logits []float32) error) error
 }
 
 // CheckEval tells whether a call of Eval can be: ids in the vocabulary, room for

@@ -33,7 +33,7 @@ func logitsCommand() *cli.Command {
 		ArgsUsage: "FILE|FOLDER",
 		Description: "The file holds one tensor, logits, of a row of float32 for each token; ids that the model cannot give have -Inf.\n" +
 			"Their SHA-256 is the same on every machine and for any number of workers: it is a golden for the model.",
-		Flags:  slices.Concat(flags, modelFlags()),
+		Flags:  slices.Concat(flags, modelFlags(), []cli.Flag{orderFlag("quern")}),
 		Action: runLogits,
 	}
 }
@@ -44,6 +44,7 @@ type logitsDoc struct {
 	Tokens []int32 `json:"tokens"`
 	Vocab  int     `json:"vocab"`
 	Act    string  `json:"act"`
+	Order  string  `json:"order,omitempty"` // with 8-bit activations
 	// SHA256 is that of all rows as they stand in the file.
 	SHA256 string `json:"sha256"`
 	File   string `json:"file,omitempty"`
@@ -118,7 +119,11 @@ func runLogits(c *cli.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	doc := logitsDoc{Model: modelName(path), Tokens: ids, Vocab: e.vocab, Act: opt.Act.String(), SHA256: hex.EncodeToString(e.hash.Sum(nil)), File: out, Top: e.top(tok)}
+	order := ""
+	if opt.Act == infer.Q8 {
+		order = opt.Order.String()
+	}
+	doc := logitsDoc{Model: modelName(path), Tokens: ids, Vocab: e.vocab, Act: opt.Act.String(), Order: order, SHA256: hex.EncodeToString(e.hash.Sum(nil)), File: out, Top: e.top(tok)}
 	if c.Bool("json") {
 		return printJSON(c, doc)
 	}

@@ -32,7 +32,12 @@ func modelFlags() []cli.Flag {
 	}
 }
 
-// sessionOptions reads modelFlags.
+// orderFlag is for commands whose numbers are compared with llama.cpp's.
+func orderFlag(def string) cli.Flag {
+	return &cli.StringFlag{Name: "order", Usage: "the order of operations with --act q8: quern, the faster one, or ggml, that of llama.cpp on x86 with AVX2 to the last bit; by default " + def}
+}
+
+// sessionOptions reads modelFlags and orderFlag.
 func sessionOptions(c *cli.Context) (infer.SessionOptions, error) {
 	opt := infer.SessionOptions{Context: c.Int("context")}
 	if opt.Context < 0 {
@@ -41,6 +46,14 @@ func sessionOptions(c *cli.Context) (infer.SessionOptions, error) {
 	var err error
 	if opt.Act, err = infer.ParseAct(c.String("act")); err != nil {
 		return opt, usagef("--act: %v", err)
+	}
+	if word := c.String("order"); word != "" {
+		if opt.Order, err = infer.ParseOrder(word); err != nil {
+			return opt, usagef("--order: %v", err)
+		}
+		if opt.Order == infer.OrderGGML && opt.Act != infer.Q8 {
+			return opt, usagef("--order ggml is one for activations of 8 bits: give --act q8 too")
+		}
 	}
 	opt.Jobs, err = jobs(c)
 	return opt, err

@@ -26,7 +26,7 @@ func pplCommand() *cli.Command {
 		ArgsUsage: "FILE|FOLDER",
 		Description: "The perplexity is counted exactly as llama-perplexity does it, in chunks of 512 tokens unless --context says\n" +
 			"otherwise; with it come bits per byte, which models of different vocabularies can be compared by.",
-		Flags:  slices.Concat(flags, modelFlags()),
+		Flags:  slices.Concat(flags, modelFlags(), []cli.Flag{orderFlag("ggml where the model has it")}),
 		Action: runPPL,
 	}
 }
@@ -51,7 +51,7 @@ func runPPL(c *cli.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
-	opt := score.Options{Context: o.session.Context, Chunks: c.Int("chunks"), Jobs: o.session.Jobs, Act: o.session.Act}
+	opt := score.Options{Context: o.session.Context, Chunks: c.Int("chunks"), Jobs: o.session.Jobs, Act: o.session.Act, Order: o.session.Order}
 	opt.Progress = func(done, total int, ppl float64) {
 		o.rep.Event(pipeline.Event{Kind: pipeline.EventPhase, Message: fmt.Sprintf("chunk %d of %d: perplexity %.4f", done, total, ppl)})
 	}
@@ -63,6 +63,12 @@ func runPPL(c *cli.Context) (err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, b.Close()) }()
+	}
+	if c.String("order") == "" {
+		opt.Order = infer.ScoreOrder(o.model, opt.Act)
+		if b != nil && infer.ScoreOrder(b, opt.Act) != opt.Order {
+			opt.Order = infer.OrderQuern
+		}
 	}
 	p, err := score.Measure(c.Context, o.model, o.text, opt)
 	if err != nil {

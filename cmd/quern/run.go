@@ -33,7 +33,7 @@ func runCommand() *cli.Command {
 		Description: "Runs a GGUF file, a KMCU file, a .cact archive or a model folder on the CPU, the same to the last bit on every machine.\n" +
 			"Without a temperature the most likely token is taken each time. The text appears as it is made. A speech model (a .cact\n" +
 			"archive of Whistle) writes down what it hears in --audio.",
-		Flags:  slices.Concat(flags, chatFlags(), samplingFlags(), modelFlags()),
+		Flags:  slices.Concat(flags, chatFlags(), samplingFlags(), modelFlags(), []cli.Flag{orderFlag("quern")}),
 		Action: runRun,
 	}
 }
@@ -73,6 +73,8 @@ type runDoc struct {
 	Tokens   []int32       `json:"tokens"`
 	Text     string        `json:"text,omitempty"`
 	Stop     generate.Stop `json:"stop"`
+	// Order is that of operations, with 8-bit activations.
+	Order string `json:"order,omitempty"`
 	// Language is what a speech model heard.
 	Language string `json:"language,omitempty"`
 	// Speeds are in tokens a second, 0 when nothing was made.
@@ -180,6 +182,9 @@ func runRun(c *cli.Context) (err error) {
 	}
 	doc := runDoc{Model: modelName(path), Rendered: rendered, Prompt: prompt, Tokens: a.Tokens, Stop: a.Stop,
 		PromptSpeed: speed(len(prompt), a.Prompt), Speed: speed(len(a.Tokens)-1, a.Making), Memory: use}
+	if opt.Act == infer.Q8 {
+		doc.Order = opt.Order.String()
+	}
 	if tokErr == nil {
 		doc.Text = tok.Decode(a.Tokens, tokenizer.DecodeOptions{})
 	}

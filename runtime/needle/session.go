@@ -90,6 +90,9 @@ func (m *Model) NewSessionWith(opt infer.SessionOptions, more Options) (infer.Se
 }
 
 func (m *Model) newSession(opt infer.SessionOptions, more Options) (*session, error) {
+	if opt.Order != infer.OrderQuern {
+		return nil, fmt.Errorf("%w: order %v; Needle's engine has one of its own", infer.ErrUnsupported, opt.Order)
+	}
 	switch opt.Act {
 	case infer.Exact:
 	case infer.Q8:

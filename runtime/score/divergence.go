@@ -2,7 +2,9 @@ package score
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"math"
 
 	infer "quern/runtime"
@@ -33,10 +35,6 @@ type Divergence struct {
 	Other float64 `json:"mean_nll"`
 }
 
-// step is how many tokens both models take in turn: it bounds the logits that
-// are held.
-const step = 32
-
 // Diverge compares a model with a base. Both must give the text the same tokens.
 // Ids that a pruned head lacks, in one of the two, are left aside: where the base has
 // probability 0 nothing is added, and where the other has, the base's is spread over
@@ -52,7 +50,7 @@ func Diverge(ctx context.Context, base, other infer.Model, file []byte, opt Opti
 		if texts[i], err = tokenize(tok, file, opt); err != nil {
 			return nil, err
 		}
-		if sessions[i], err = m.NewSession(infer.SessionOptions{Context: texts[i].Context, Jobs: opt.Jobs, Act: opt.Act}); err != nil {
+		if sessions[i], err = m.NewSession(infer.SessionOptions{Context: texts[i].Context, Jobs: opt.Jobs, Act: opt.Act, Order: opt.Order}); err != nil {
 			return nil, err
 		}
 	}
@@ -69,13 +67,18 @@ func Diverge(ctx context.Context, base, other infer.Model, file []byte, opt Opti
 		return nil, fmt.Errorf("%w: vocabularies of %d and %d", ErrNotComparable, a, b)
 	}
 	d := &Divergence{Settings: t.Settings}
-	c := &comparer{t: t, s: sessions, d: d}
-	for chunk := range t.Chunks {
-		if err := c.chunk(ctx, chunk); err != nil {
-			return nil, fmt.Errorf("chunk %d of %d: %w", chunk+1, t.Chunks, err)
+	c := &comparer{t: t, s: sessions, d: d, p: newNLL(opt), q: newNLL(opt)}
+	most := together(sessions[1], t.Context)
+	if most != together(sessions[0], t.Context) {
+		most = 1 // both show their rows in one order
+	}
+	for first := 0; first < t.Chunks; first += most {
+		n := min(most, t.Chunks-first)
+		if err := c.chunks(ctx, first, n); err != nil {
+			return nil, fmt.Errorf("%s of %d: %w", chunks(first, n), t.Chunks, err)
 		}
 		if opt.Progress != nil {
-			opt.Progress(chunk+1, t.Chunks, num.Exp64(d.Other/float64(d.Scored-d.Outside)))
+			opt.Progress(first+n, t.Chunks, num.Exp64(d.Other/float64(d.Scored-d.Outside)))
 		}
 	}
 	n, said := float64(d.Scored), float64(d.Scored-d.Outside)
@@ -91,66 +94,53 @@ type comparer struct {
 	t    *text
 	s    [2]infer.Session
 	d    *Divergence
-	rows [][]float32 // of the base
-	p, q []float32
+	p, q *nll
 }
 
-// chunk walks both models through a chunk, a few tokens at a time.
-func (c *comparer) chunk(ctx context.Context, chunk int) error {
-	tokens := c.t.chunk(chunk)
-	for _, s := range c.s {
-		if err := s.Rewind(0); err != nil {
-			return err
-		}
-	}
-	want := c.t.scored()
-	for first := 0; first < len(tokens); first += step {
-		part := tokens[first:min(first+step, len(tokens))]
-		var here []int
-		for len(want) > 0 && want[0] < first+len(part) {
-			here = append(here, want[0]-first)
-			want = want[1:]
-		}
-		n := 0
-		err := c.s[0].Eval(ctx, part, here, func(_ int, logits []float32) error {
-			if n == len(c.rows) {
-				c.rows = append(c.rows, nil)
+// errEnough ends an evaluation whose results nobody wants any more.
+var errEnough = errors.New("no more rows are wanted")
+
+// chunks walks both models through some chunks, row by row in turn, so that no logits are kept.
+func (c *comparer) chunks(ctx context.Context, first, n int) error {
+	next, stop := iter.Pull2(func(yield func([]float32, error) bool) {
+		err := c.t.eval(ctx, c.s[0], first, n, func(_, _ int, logits []float32) error {
+			if !yield(logits, nil) {
+				return errEnough
 			}
-			c.rows[n] = append(c.rows[n][:0], logits...)
-			n++
 			return nil
 		})
-		if err != nil {
-			return fmt.Errorf("base model: %w", err)
+		if err != nil && !errors.Is(err, errEnough) {
+			yield(nil, fmt.Errorf("base model: %w", err))
 		}
-		n = 0
-		err = c.s[1].Eval(ctx, part, here, func(i int, logits []float32) error {
-			c.compare(c.rows[n], logits, tokens[first+i+1])
-			n++
-			return nil
-		})
+	})
+	defer stop()
+	return c.t.eval(ctx, c.s[1], first, n, func(chunk, i int, logits []float32) error {
+		base, err, more := next()
+		if err == nil && !more {
+			err = errors.New("base model: fewer rows than there are to compare")
+		}
 		if err != nil {
 			return err
 		}
-	}
-	return nil
+		c.compare(base, logits, c.t.tokens[chunk*c.t.Context+i+1])
+		return nil
+	})
 }
 
 // compare adds one position.
 func (c *comparer) compare(base, other []float32, next int32) {
 	d := c.d
 	d.Scored++
-	b, o := NLL(base, next, &c.p), NLL(other, next, &c.q)
+	b, o := c.p.of(base, next), c.q.of(other, next)
 	if isGone(base[next]) || isGone(other[next]) {
 		d.Outside++
 	} else {
 		d.Base += b
 		d.Other += o
 	}
-	// NLL has left e^(logit-max) in p and q.
 	topP, topQ := num.Max(base), num.Max(other)
-	whole, kept := total(c.p), 0.0
-	for i, e := range c.p {
+	whole, kept := total(c.p.buf), 0.0
+	for i, e := range c.p.buf {
 		if !isGone(other[i]) {
 			kept += float64(e)
 		}
@@ -164,9 +154,9 @@ func (c *comparer) compare(base, other []float32, next int32) {
 	if kept == 0 {
 		return // the base expects none of what the other can say
 	}
-	logP, logQ := num.Log64(kept), num.Log64(total(c.q))
+	logP, logQ := num.Log64(kept), num.Log64(total(c.q.buf))
 	sum := 0.0
-	for i, e := range c.p {
+	for i, e := range c.p.buf {
 		if e == 0 || isGone(other[i]) {
 			continue
 		}

@@ -43,9 +43,10 @@ type Options struct {
 	Context int
 	// Chunks is the most that are used, 0 for all.
 	Chunks int
-	// Jobs and Act are those of infer.SessionOptions.
-	Jobs int
-	Act  infer.Act
+	// Jobs, Act and Order are those of infer.SessionOptions.
+	Jobs  int
+	Act   infer.Act
+	Order infer.Order
 	// Progress is told after each chunk how many are done and the perplexity so
 	// far; it may be nil.
 	Progress func(done, total int, perplexity float64)
@@ -66,6 +67,8 @@ type Settings struct {
 	// BOS says that the first token of each chunk is replaced by BOS.
 	BOS bool   `json:"bos"`
 	Act string `json:"act"`
+	// Order is the order of operations, where there is a choice.
+	Order string `json:"order,omitempty"`
 	// Text is the SHA-256 of the text's bytes as they were given, Pieces that of how
 	// it was cut: of each token's length in bytes and of these. Ids do not count, so
 	// that a vocabulary that was pruned to those in use compares.
@@ -84,7 +87,7 @@ func (s Settings) Comparable(o Settings) error {
 		what string
 		a, b any
 	}{{"context", s.Context, o.Context}, {"stride", s.Stride, o.Stride}, {"first position scored", s.First, o.First}, {"text", s.Text, o.Text},
-		{"chunks", s.Chunks, o.Chunks}, {"tokens of the text", s.Tokens, o.Tokens}, {"BOS in each chunk", s.BOS, o.BOS}, {"arithmetic", s.Act, o.Act},
+		{"chunks", s.Chunks, o.Chunks}, {"tokens of the text", s.Tokens, o.Tokens}, {"BOS in each chunk", s.BOS, o.BOS}, {"arithmetic", s.Act, o.Act}, {"order of operations", s.Order, o.Order},
 		{"bytes scored", s.Bytes, o.Bytes}, {"cut of the text into tokens", s.Pieces, o.Pieces}} {
 		if d.a != d.b {
 			return fmt.Errorf("%w: %s is %v here and %v there", ErrNotComparable, d.what, d.a, d.b)
@@ -122,6 +125,9 @@ type text struct {
 // count, and special tokens in it are plain text.
 func tokenize(tok infer.Tokenizer, file []byte, opt Options) (*text, error) {
 	t := &text{Settings: Settings{Context: opt.Context, Act: opt.Act.String(), BOS: tok.AddsBOS()}, bos: tok.BOS()}
+	if opt.Act == infer.Q8 {
+		t.Order = opt.Order.String()
+	}
 	if t.Context == 0 {
 		t.Context = DefaultContext
 	}
@@ -198,36 +204,41 @@ func Measure(ctx context.Context, m infer.Model, file []byte, opt Options) (*Per
 	if err != nil {
 		return nil, err
 	}
-	s, err := m.NewSession(infer.SessionOptions{Context: t.Context, Jobs: opt.Jobs, Act: opt.Act})
+	s, err := m.NewSession(infer.SessionOptions{Context: t.Context, Jobs: opt.Jobs, Act: opt.Act, Order: opt.Order})
 	if err != nil {
 		return nil, err
 	}
 	p := &Perplexity{Settings: t.Settings}
 	var squares float64
-	var buf []float32
-	want := t.scored()
-	for c := range t.Chunks {
-		if err := s.Rewind(0); err != nil {
-			return nil, err
+	nll := newNLL(opt)
+	list := make([][]float64, together(s, t.Context))
+	for c := 0; c < t.Chunks; c += len(list) {
+		list = list[:min(len(list), t.Chunks-c)]
+		for i := range list {
+			list[i] = list[i][:0]
 		}
-		tokens := t.chunk(c)
-		err := s.Eval(ctx, tokens, want, func(i int, logits []float32) error {
-			if isGone(logits[tokens[i+1]]) {
+		err := t.eval(ctx, s, c, len(list), func(chunk, i int, logits []float32) error {
+			next := t.tokens[chunk*t.Context+i+1]
+			if isGone(logits[next]) {
 				p.Outside++
-				p.Bytes -= int64(len(tok.Piece(tokens[i+1], true)))
+				p.Bytes -= int64(len(tok.Piece(next, true)))
 				return nil
 			}
-			nll := NLL(logits, tokens[i+1], &buf)
-			p.SumNLL += nll
-			squares += float64(nll * nll)
-			p.Scored++
+			list[chunk-c] = append(list[chunk-c], nll.of(logits, next))
 			return nil
 		})
 		if err != nil {
-			return nil, fmt.Errorf("chunk %d of %d: %w", c+1, t.Chunks, err)
+			return nil, fmt.Errorf("%s of %d: %w", chunks(c, len(list)), t.Chunks, err)
 		}
-		if opt.Progress != nil {
-			opt.Progress(c+1, t.Chunks, num.Exp64(p.SumNLL/float64(p.Scored)))
+		for i, values := range list {
+			for _, v := range values {
+				p.SumNLL += v
+				squares += float64(v * v)
+				p.Scored++
+			}
+			if opt.Progress != nil {
+				opt.Progress(c+i+1, t.Chunks, num.Exp64(p.SumNLL/float64(p.Scored)))
+			}
 		}
 	}
 	if p.Scored == 0 {
@@ -243,19 +254,4 @@ func Measure(ctx context.Context, m infer.Model, file []byte, opt Options) (*Per
 		p.BitsPerByte = p.SumNLL / float64(math.Ln2*float64(p.Bytes))
 	}
 	return p, nil
-}
-
-// NLL is -ln of the probability that logits give an id: differences and
-// exponentials in float32, sum and logarithm in float64, ids ascending. buf is
-// room that is kept between calls.
-func NLL(logits []float32, id int32, buf *[]float32) float64 {
-	top := num.Max(logits)
-	x := append((*buf)[:0], logits...)
-	*buf = x
-	num.ExpMinus(x, top)
-	sum := 0.0
-	for _, v := range x {
-		sum += float64(v)
-	}
-	return num.Log64(sum) - float64(logits[id]-top)
 }

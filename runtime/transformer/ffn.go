@@ -35,7 +35,11 @@ func (s *session) gated(ctx context.Context, gate, up, down linear, part int, in
 	if err != nil {
 		return err
 	}
-	s.tasks.act = actTask{g, u, ffn, s.m.p.gelu}
+	act := s.ops.silu
+	if s.m.p.gelu {
+		act = s.ops.gelu
+	}
+	s.tasks.act = actTask{g, u, ffn, act}
 	if err := s.team.byRow(ctx, in.rows, &s.tasks.act); err != nil {
 		return err
 	}

@@ -256,8 +256,6 @@ func (s *session) resume(ctx context.Context) error {
 
 // forwardAt is forward for tokens that the session has seen.
 func (s *session) forwardAt(ctx context.Context, at int, tokens []int32) error {
-	n := s.n
-	defer func() { s.n = n }()
-	s.n = at
-	return s.forward(ctx, tokens)
+	s.spans = append(s.spans[:0], span{&s.memory, 0, at, len(tokens)})
+	return s.forward(ctx, tokens, nil)
 }

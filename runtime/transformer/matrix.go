@@ -2,12 +2,15 @@ package transformer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	infer "quern/runtime"
+	"quern/runtime/ggmlnum"
 	"quern/runtime/num"
 	"quern/tensor"
 	"quern/tensor/dot"
+	"quern/tensor/ggmldot"
 	"quern/tensor/quant"
 	"quern/tensor/repack"
 )
@@ -30,6 +33,8 @@ type matrix struct {
 	// kernel. Where rows are padded its width is theirs, and activations are padded
 	// too.
 	q8 *dot.Kernel
+	// ggml multiplies as llama.cpp does; nil where it has no such form.
+	ggml *ggmldot.Kernel
 	// rounded says that rows start anywhere in a block, so that no kernel can
 	// take them: with activations of 8 bits these are rounded in blocks from the row's
 	// beginning, and multiplied in float32.
@@ -91,6 +96,15 @@ func newMatrix(t *tensor.Tensor, parts, rows, cols, stride int) (*matrix, error)
 			return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 		}
 	}
+	if stride == 0 {
+		k, err := ggmldot.New(t.Type, cols, rows, ggmldot.Repacks(t.Type, rows))
+		switch {
+		case err == nil:
+			m.ggml = k
+		case !errors.Is(err, ggmldot.ErrNoKernel):
+			return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
+		}
+	}
 	if s, ok := stored.Src.(*tensor.Section); ok {
 		if b, ok := s.Blob.(slicer); ok {
 			m.data = b.Slice(s.Offset, stored.Bytes())
@@ -110,6 +124,10 @@ type scratch struct {
 	plain  []byte // rows of a layout, put in order
 	values []float32
 	dot    dot.Scratch
+	ggml   ggmldot.Scratch
+	attend ggmlnum.Attention
+	single ggmlnum.Single
+	join   ggmlnum.Join
 }
 
 // stored gives rows first to first+n-1 of a part as the kernel takes them. Of a

@@ -34,6 +34,8 @@ type Model struct {
 	info  infer.Info
 	tok   *tokenizer.Tokenizer
 	noTok error
+	// own says that the file is for an engine of its own, not for llama.cpp.
+	own bool
 	// Closers are closed with the model, in order.
 	Closers []func() error
 }
@@ -111,6 +113,7 @@ func FromKMCU(ctx context.Context, f *kmcu.File) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
+	m.own = true
 	m.noTok = fmt.Errorf("%s: %w: a KMCU file has only ids", f.Name, infer.ErrNoTokenizer)
 	return m, nil
 }

@@ -77,14 +77,14 @@ func (s *session) mixture(ctx context.Context, i int, in activations, out []floa
 // choices are in the file's numbers.
 func (s *session) choose(l *layer, probs []float32, chosen []int, weights []float32) {
 	if l.from == nil {
-		s.m.p.route(probs, l.choice, chosen, weights)
+		s.m.p.route(s.ops, probs, l.choice, chosen, weights)
 		return
 	}
 	first := grow(&s.buf.moe.first, len(probs))
 	for e, f := range l.from {
 		first[f] = probs[e]
 	}
-	s.m.p.route(first, l.choice, chosen, weights)
+	s.m.p.route(s.ops, first, l.choice, chosen, weights)
 	for e, f := range l.from {
 		probs[e] = first[f]
 	}
@@ -96,13 +96,13 @@ func (s *session) choose(l *layer, probs []float32, chosen []int, weights []floa
 // route turns the router's outputs of one token into its experts, best first,
 // the lower number where two are equal, and their weights. choice, if any, is
 // added to the scores that they are chosen by.
-func (p *params) route(probs, choice []float32, chosen []int, weights []float32) {
+func (p *params) route(ops *operations, probs, choice []float32, chosen []int, weights []float32) {
 	if p.sigmoid {
 		for i, v := range probs {
-			probs[i] = num.Sigmoid(v)
+			probs[i] = ops.sigmoid(v)
 		}
 	} else {
-		num.Softmax(probs)
+		ops.softmax(probs)
 	}
 	scores := probs
 	if choice != nil || p.groups > 1 {
@@ -126,10 +126,7 @@ func (p *params) route(probs, choice []float32, chosen []int, weights []float32)
 		chosen[r], weights[r] = best, probs[best]
 	}
 	if p.normWeights {
-		sum := float32(0)
-		for _, w := range weights {
-			sum += w
-		}
+		sum := ops.sum(weights)
 		if sum < 0x1p-14 {
 			sum = 0x1p-14
 		}
@@ -157,7 +154,7 @@ func (s *session) shared(ctx context.Context, l *layer, in activations, out []fl
 			return err
 		}
 		for t, v := range much {
-			num.Scale(made[t*p.hidden:][:p.hidden], num.Sigmoid(v))
+			num.Scale(made[t*p.hidden:][:p.hidden], s.ops.sigmoid(v))
 		}
 	}
 	num.Add(out[:in.rows*p.hidden], made)

@@ -40,6 +40,7 @@ type params struct {
 	embedScale  float32 // of the embedding
 	attnScale   float32 // of query times key
 	attnSoftcap float32 // 0 for none
+	scalesQuery bool    // llama.cpp applies attnScale to the query
 	softcap     float32 // of the logits, 0 for none
 	gelu        bool    // else SiLU
 
@@ -258,7 +259,7 @@ func (p *params) family(k *keys) {
 	default:
 		return
 	}
-	p.gelu = true
+	p.gelu, p.scalesQuery = true, true
 	p.embedScale = num.Sqrt(float32(p.hidden))
 	p.softcap = float32(k.float("final_logit_softcapping", 0))
 	if p.arch == "gemma2" {

@@ -7,6 +7,7 @@ import (
 	"quern/runtime/num"
 	"quern/runtime/parallel"
 	"quern/tensor/dot"
+	"quern/tensor/ggmldot"
 )
 
 // team runs pieces of work on a number of goroutines. Which of them does a piece
@@ -108,6 +109,8 @@ type product struct {
 	in   activations
 	// packed are the activations in 8 bits, nil to multiply in float32.
 	packed *dot.Batch
+	// columns are the activations as ggml multiplies them, those of one operation in a batch; none to multiply otherwise.
+	columns []*ggmldot.Batch
 }
 
 // pieceValues is how many weights are taken at once: what a second-level cache
@@ -127,15 +130,18 @@ func (p *product) piece(jobs int) int {
 		group = max(group, int(p.m.layout.GroupRows()))
 	}
 	n := pieceValues / p.m.cols
-	if p.in.rows == 1 && p.packed != nil {
-		n = max(p.m.rows/(4*jobs), pieceBytes/p.m.q8.RowBytes())
+	if p.in.rows == 1 && (p.packed != nil || p.columns != nil) {
+		n = max(p.m.rows/(4*jobs), pieceBytes/int(p.m.t.RowBytes()))
 	}
 	return max(n/group, 1) * group
 }
 
 // rows multiplies rows first to first+n-1 of the matrix.
 func (p *product) rows(ctx context.Context, first, n int, s *scratch) error {
-	if p.packed != nil {
+	switch {
+	case p.columns != nil:
+		return p.ggmlRows(ctx, first, n, s)
+	case p.packed != nil:
 		b, err := p.m.stored(ctx, p.part, first, n, s)
 		if err != nil {
 			return err
@@ -154,31 +160,13 @@ func (p *product) rows(ctx context.Context, first, n int, s *scratch) error {
 func (s *session) multiply(ctx context.Context, list ...product) error {
 	w := &s.products
 	w.list = append(w.list[:0], list...)
-	list = w.list
-	for i := range list {
-		p := &list[i]
-		if s.act == infer.Q8 && p.m.rounded {
-			p.in = s.round(i, p.in)
-		}
-		if s.act != infer.Q8 || p.m.q8 == nil {
-			continue
-		}
-		for _, before := range list[:i] {
-			if before.packed != nil && before.packed.Format() == p.m.q8.Format() && before.packed.Width() == p.m.q8.Width() && &before.in.x[0] == &p.in.x[0] {
-				p.packed = before.packed
-			}
-		}
-		if p.packed == nil {
-			var err error
-			if p.packed, err = s.pack(ctx, i, p); err != nil {
-				return err
-			}
-		}
+	if err := s.ops.prepare(ctx, s, w.list); err != nil {
+		return err
 	}
 	w.ctx, w.jobs = ctx, s.team.Jobs()
 	total := 0
-	for i := range list {
-		p := &list[i]
+	for i := range w.list {
+		p := &w.list[i]
 		total += (p.m.rows + p.piece(w.jobs) - 1) / p.piece(w.jobs)
 	}
 	return s.team.pieces(ctx, total, w)
@@ -211,6 +199,31 @@ func (w *products) piece(i int, sc *scratch) error {
 			}
 		}
 		return nil
+	}
+	return nil
+}
+
+// prepareQuern rounds activations to what the kernels of package dot take.
+func prepareQuern(ctx context.Context, s *session, list []product) error {
+	for i := range list {
+		p := &list[i]
+		if s.act == infer.Q8 && p.m.rounded {
+			p.in = s.round(i, p.in)
+		}
+		if s.act != infer.Q8 || p.m.q8 == nil {
+			continue
+		}
+		for _, before := range list[:i] {
+			if before.packed != nil && before.packed.Format() == p.m.q8.Format() && before.packed.Width() == p.m.q8.Width() && &before.in.x[0] == &p.in.x[0] {
+				p.packed = before.packed
+			}
+		}
+		if p.packed == nil {
+			var err error
+			if p.packed, err = s.pack(ctx, i, p); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -129,6 +129,9 @@ func floor(x float64) float64 {
 	return n
 }
 
+// pairs is the number of values that are turned with another.
+func (r *rope) pairs() int { return r.dims / 2 }
+
 // table fills cos and sin, dims/2 values each, for a position.
 func (r *rope) table(cos, sin []float32, position int) {
 	for j, f := range r.freq {

@@ -7,6 +7,7 @@ import (
 
 	infer "quern/runtime"
 	"quern/runtime/num"
+	"quern/tensor/ggmldot"
 )
 
 // smallShare is the part of a model's weights that buffers of a session should take no
@@ -31,25 +32,42 @@ func (m *Model) batchOf() int {
 // logitValues bounds the logits that are computed at once: 16 MiB.
 const logitValues int64 = 4 << 20
 
+// memory is what a session keeps of a text.
+type memory struct {
+	n      int // tokens seen
+	caches []cache
+}
+
+// span is some tokens of a text among those that go through the layers together.
+type span struct {
+	text *memory
+	// first is the row of the first, at its position in the text, n how many there are.
+	first, at, n int
+}
+
 // session is one text in the works.
 type session struct {
 	m        *Model
 	team     *team
 	act      infer.Act
+	ops      *operations
+	ggml     map[ggmlKey]*ggmldot.Batch // in ggml's order
 	packed   []packedBatch
 	products products
 	tasks    tasks
 	observer infer.Observer
 	routes   infer.Router
 	context  int
-	batch    int // tokens that go through the layers together
-	n        int // tokens seen
-	caches   []cache
+	batch    int           // tokens that go through the layers together
+	memory                 // the text
+	beside   []memory      // texts that are evaluated with others
+	spans    []span        // whose tokens are in the layers
+	wanted   []int         // the rows of a batch that logits are wanted of
 	linear   []linearState // by layer, where the model has such attention
 	stateAt  int           // the length of the text that linear's states belong to
 	seen     []int32       // the text, where states have to be made anew from it
-	global   *rope
-	local    *rope
+	global   rotation
+	local    rotation
 	buf      buffers
 }
 
@@ -103,7 +121,7 @@ func (m *Model) headRows() int {
 
 // NewSession starts an empty text.
 func (m *Model) NewSession(opt infer.SessionOptions) (infer.Session, error) {
-	s := &session{m: m, team: newTeam(opt.Jobs), act: opt.Act, observer: opt.Observe, routes: opt.Routes, context: opt.Context, batch: m.batchOf()}
+	s := &session{m: m, team: newTeam(opt.Jobs), act: opt.Act, ops: &quernOperations, observer: opt.Observe, routes: opt.Routes, context: opt.Context}
 	if s.context <= 0 {
 		if s.context = m.p.context; s.context <= 0 {
 			s.context = 2048
@@ -112,22 +130,36 @@ func (m *Model) NewSession(opt infer.SessionOptions) (infer.Session, error) {
 	if s.act != infer.Exact && s.act != infer.Q8 {
 		return nil, fmt.Errorf("%w: arithmetic %v", infer.ErrUnsupported, opt.Act)
 	}
+	switch {
+	case opt.Order == infer.OrderGGML && s.act == infer.Q8 && m.FollowsGGML():
+		s.ops, s.ggml = &ggmlOperations, map[ggmlKey]*ggmldot.Batch{}
+	case opt.Order != infer.OrderQuern:
+		return nil, fmt.Errorf("%w: order %v with %v activations of this model", infer.ErrUnsupported, opt.Order, opt.Act)
+	}
+	s.batch = s.ops.batch(m)
 	if s.routes != nil && m.p.experts == 0 {
 		return nil, fmt.Errorf("%w: choices of experts, of which this model has none", infer.ErrUnsupported)
 	}
 	s.linear = make([]linearState, m.p.layers)
-	for range m.p.layers {
-		s.caches = append(s.caches, newCache(s.act == infer.Q8, m.p.kvHeads, m.p.headDim, s.context))
-	}
+	s.memory = s.newMemory()
 	var err error
-	if s.global, err = newRope(m.p.ropeFor(s.context)); err != nil {
+	if s.global, err = s.ops.rope(m.p.ropeFor(s.context)); err != nil {
 		return nil, err
 	}
 	s.local = s.global
 	if m.p.local != nil {
-		s.local, err = newRope(*m.p.local)
+		s.local, err = s.ops.rope(*m.p.local)
 	}
 	return s, err
+}
+
+// newMemory is that of an empty text.
+func (s *session) newMemory() memory {
+	var m memory
+	for range s.m.p.layers {
+		m.caches = append(m.caches, newCache(s.act == infer.Q8, s.m.p.kvHeads, s.m.p.headDim, s.context))
+	}
+	return m
 }
 
 // Len is the number of tokens seen.
@@ -172,17 +204,18 @@ func (s *session) Eval(ctx context.Context, tokens []int32, want []int, each fun
 		for first := 0; first < len(tokens); first += s.batch {
 			part := tokens[first:min(first+s.batch, len(tokens))]
 			s.stateAt = -1
-			if err := s.forward(ctx, part); err != nil {
+			s.wanted = s.wanted[:0]
+			for len(want) > 0 && want[0] < first+len(part) {
+				s.wanted = append(s.wanted, want[0]-first)
+				want = want[1:]
+			}
+			s.spans = append(s.spans[:0], span{&s.memory, 0, s.n, len(part)})
+			if err := s.forward(ctx, part, s.wanted); err != nil {
 				return err
 			}
-			n := 0
-			for n < len(want) && want[n] < first+len(part) {
-				n++
-			}
-			if err := s.head(ctx, first, want[:n], each); err != nil {
+			if err := s.head(ctx, first, s.wanted, each); err != nil {
 				return err
 			}
-			want = want[n:]
 			s.n += len(part)
 			s.stateAt = s.n
 			if s.m.p.linear != nil {
@@ -193,8 +226,9 @@ func (s *session) Eval(ctx context.Context, tokens []int32, want []int, each fun
 	})
 }
 
-// forward takes tokens through all layers; their states are left in buf.x.
-func (s *session) forward(ctx context.Context, tokens []int32) error {
+// forward takes tokens through all layers; their states are left in buf.x, or only those of the rows that logits are
+// wanted of where the order has it so.
+func (s *session) forward(ctx context.Context, tokens []int32, want []int) error {
 	p, b, n := s.m.p, &s.buf, len(tokens)
 	x := grow(&b.x, n*p.hidden)
 	grow(&b.block, 2*n*max((p.heads+p.kvHeads)*p.headDim, p.ffn))
@@ -213,6 +247,15 @@ func (s *session) forward(ctx context.Context, tokens []int32) error {
 		if err := s.attention(ctx, i, n); err != nil {
 			return err
 		}
+		if s.ops.trims && i == p.layers-1 {
+			n = len(want)
+			for to, from := range want {
+				copy(x[to*p.hidden:][:p.hidden], x[from*p.hidden:])
+			}
+		}
+		if n == 0 {
+			break
+		}
 		if err := s.feedForward(ctx, i, n); err != nil {
 			return err
 		}
@@ -220,16 +263,19 @@ func (s *session) forward(ctx context.Context, tokens []int32) error {
 	return nil
 }
 
-// angles prepares sines and cosines for the next n positions.
+// angles prepares sines and cosines for the positions of n rows.
 func (s *session) angles(n int) {
-	for i, r := range []*rope{s.global, s.local} {
+	for i, r := range [...]rotation{s.global, s.local} {
 		if i > 0 && r == s.global {
 			break
 		}
-		half := r.dims / 2
+		half := r.pairs()
 		cos, sin := grow(&s.buf.cos[i], n*half), grow(&s.buf.sin[i], n*half)
-		for t := range n {
-			r.table(cos[t*half:][:half], sin[t*half:][:half], s.n+t)
+		for _, sp := range s.spans {
+			for t := range sp.n {
+				row := sp.first + t
+				r.table(cos[row*half:][:half], sin[row*half:][:half], sp.at+t)
+			}
 		}
 	}
 }
@@ -248,34 +294,34 @@ func (s *session) add(ctx context.Context, out, post []float32, n int) error {
 	return s.team.byRow(ctx, n, &s.tasks.add)
 }
 
-// head gives the logits after the wanted tokens of the batch that starts at
-// token first.
-func (s *session) head(ctx context.Context, first int, want []int, each func(i int, logits []float32) error) error {
+// head gives the logits of rows of the tokens that forward took, as those of so many tokens
+// further.
+func (s *session) head(ctx context.Context, offset int, want []int, each func(i int, logits []float32) error) error {
 	p, b, out := s.m.p, &s.buf, s.m.w.output
-	group := s.m.headRows()
-	for len(want) > 0 {
-		some := want[:min(group, len(want))]
-		want = want[len(some):]
+	for first := 0; first < len(want); {
+		some := want[first:][:s.ops.headRows(s.m, len(want)-first)]
 		in := activations{grow(&b.normed, len(some)*p.hidden), len(some), p.hidden}
-		for j, i := range some {
-			num.RMSNorm(in.row(j), b.x[(i-first)*p.hidden:][:p.hidden], s.m.w.norm, p.eps)
+		for j, row := range some {
+			if s.ops.trims {
+				row = first + j
+			}
+			s.ops.norm(in.row(j), b.x[row*p.hidden:][:p.hidden], s.m.w.norm, p.eps)
 		}
+		first += len(some)
 		s.observe(out, 0, in)
 		logits := grow(&b.logits, len(some)*out.rows)
 		if err := s.multiply(ctx, product{dst: logits, m: out, in: in}); err != nil {
 			return err
 		}
-		for j, i := range some {
-			row := logits[j*out.rows:][:out.rows]
-			if c := p.softcap; c != 0 {
-				for k, v := range row {
-					row[k] = float32(num.Tanh(v/c) * c)
-				}
+		for j, row := range some {
+			logits := logits[j*out.rows:][:out.rows]
+			if p.softcap != 0 {
+				s.ops.softcap(logits, p.softcap)
 			}
 			if ids := s.m.w.ids; ids != nil {
-				row = s.spread(row, ids)
+				logits = s.spread(logits, ids)
 			}
-			if err := each(i, row); err != nil {
+			if err := each(offset+row, logits); err != nil {
 				return err
 			}
 		}

@@ -25,7 +25,7 @@ type normTask struct {
 
 func (a *normTask) row(t int) error {
 	h := a.s.m.p.hidden
-	num.RMSNorm(a.out[t*h:][:h], a.x[t*h:][:h], a.w, a.s.m.p.eps)
+	a.s.ops.norm(a.out[t*h:][:h], a.x[t*h:][:h], a.w, a.s.m.p.eps)
 	return nil
 }
 
@@ -39,40 +39,43 @@ func (a *addTask) row(t int) error {
 	h := a.s.m.p.hidden
 	row := a.out[t*h:][:h]
 	if a.post != nil {
-		num.RMSNorm(row, row, a.post, a.s.m.p.eps)
+		a.s.ops.norm(row, row, a.post, a.s.m.p.eps)
 	}
 	num.Add(a.s.buf.x[t*h:][:h], row)
 	return nil
 }
 
-// placeTask turns queries and keys of new tokens to their positions and keeps keys and
-// values.
+// placeTask turns queries and keys of a span's tokens to their positions and keeps keys
+// and values.
 type placeTask struct {
 	s       *session
 	layer   int
+	sp      span
 	q, k, v []float32
 }
 
-func (a *placeTask) row(t int) error {
+func (a *placeTask) row(i int) error {
+	t := a.sp.first + i
 	s, p, l := a.s, a.s.m.p, &a.s.m.w.layers[a.layer]
 	qn, kn := p.heads*p.headDim, p.kvHeads*p.headDim
 	q, k, v := a.q[t*qn:][:qn], a.k[t*kn:][:kn], a.v[t*kn:][:kn]
 	s.place(q, l.qNorm, a.layer, t)
 	s.place(k, l.kNorm, a.layer, t)
-	s.caches[a.layer].set(s.n+t, k, v)
+	a.sp.text.caches[a.layer].set(a.sp.at+i, k, v)
 	return nil
 }
 
-// attendTask is attention of n new tokens, a piece for each head and block of queries.
+// attendTask is attention of a span's tokens, a piece for each head and block of queries.
 type attendTask struct {
-	s        *session
-	layer, n int
+	s     *session
+	layer int
+	sp    span
 }
 
 func (a *attendTask) piece(i int, sc *scratch) error {
 	heads := a.s.m.p.heads
 	h, first := i%heads, i/heads*queries
-	a.s.attend(a.layer, h, first, min(queries, a.n-first), sc)
+	a.s.attend(a.layer, h, a.sp, first, min(queries, a.sp.n-first), sc)
 	return nil
 }
 
@@ -80,16 +83,12 @@ func (a *attendTask) piece(i int, sc *scratch) error {
 type actTask struct {
 	gate, up []float32
 	ffn      int
-	gelu     bool
+	act      func(x, g []float32)
 }
 
 func (a *actTask) row(t int) error {
 	g, u := a.gate[t*a.ffn:][:a.ffn], a.up[t*a.ffn:][:a.ffn]
-	if a.gelu {
-		num.GELUMul(g, u)
-	} else {
-		num.SiLUMul(g, u)
-	}
+	a.act(g, u)
 	return nil
 }
 

@@ -42,6 +42,9 @@ func (g *Divergence) Check(ctx context.Context, in pipeline.GateInput) ([]pipeli
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, base.Close()) }()
+		if opt.Order = infer.ScoreOrder(m, opt.Act); infer.ScoreOrder(base, opt.Act) != opt.Order {
+			opt.Order = infer.OrderQuern
+		}
 		tell := progress(in, g.Name(), "chunk")
 		opt.Progress = func(done, total int, _ float64) { tell(done, total) }
 		name := baselineName(g.p.Baseline)

@@ -77,6 +77,9 @@ type withTokenizer struct {
 	other func() (infer.Tokenizer, error)
 }
 
+// Unwrap is the model behind, for what only its own kind can do.
+func (m withTokenizer) Unwrap() infer.Model { return m.Model }
+
 func (m withTokenizer) Tokenizer() (infer.Tokenizer, error) {
 	tok, err := m.Model.Tokenizer()
 	if !errors.Is(err, infer.ErrNoTokenizer) {

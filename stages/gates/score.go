@@ -152,7 +152,8 @@ func (g *Score) measure(ctx context.Context, in pipeline.GateInput, who string, 
 	if err != nil {
 		return nil, err
 	}
-	key := fmt.Sprintf("score of %q over %q by %d tokens, %d chunks, %s", who, g.p.Text, opt.Context, opt.Chunks, opt.Act)
+	opt.Order = infer.ScoreOrder(m, opt.Act)
+	key := fmt.Sprintf("score of %q over %q by %d tokens, %d chunks, %s, order %s", who, g.p.Text, opt.Context, opt.Chunks, opt.Act, opt.Order)
 	p, err := in.Memo.Do(key, func() (any, error) {
 		tell := progress(in, g.name+" of "+who, "chunk")
 		opt.Progress = func(done, total int, _ float64) { tell(done, total) }

@@ -20,13 +20,16 @@ func main() {
 	jobs := flag.Int("jobs", 1, "workers")
 	flag.Parse()
 	for _, path := range flag.Args() {
-		for _, act := range []infer.Act{infer.Exact, infer.Q8} {
-			sum, err := digest(path, infer.SessionOptions{Jobs: *jobs, Act: act, Context: 64})
+		for _, opt := range []infer.SessionOptions{{}, {Act: infer.Q8}, {Act: infer.Q8, Order: infer.OrderGGML}} {
+			opt.Jobs, opt.Context = *jobs, 128
+			sum, err := digest(path, opt)
 			if err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)
 			}
-			fmt.Printf("%x  %s %s\n", sum, act, filepath.Base(path))
+			if sum != nil {
+				fmt.Printf("%x  %s %s %s\n", sum, opt.Act, opt.Order, filepath.Base(path))
+			}
 		}
 	}
 	if err := tiny(context.Background(), *jobs); err != nil {
@@ -48,17 +51,24 @@ func digest(path string, opt infer.SessionOptions) (sum []byte, err error) {
 }
 
 func digestOf(ctx context.Context, path string, m infer.Model, opt infer.SessionOptions) ([]byte, error) {
+	prompt, all := 24, 40
+	if opt.Order == infer.OrderGGML {
+		if infer.ScoreOrder(m, opt.Act) != opt.Order {
+			return nil, nil // it has no such order
+		}
+		prompt, all = 70, 74 // a tile of queries is 64
+	}
 	s, err := session(ctx, m, opt)
 	if err != nil {
 		return nil, err
 	}
 	var tokens []int32
-	for i := range 40 {
+	for i := range all {
 		tokens = append(tokens, int32((1+i*i*37)%min(m.Info().Vocab, 512)))
 	}
 	h := sha256.New()
 	// A prompt, then tokens one by one: other kernels work on these.
-	for first, n := 0, 24; first < len(tokens); first, n = first+n, 1 {
+	for first, n := 0, prompt; first < len(tokens); first, n = first+n, 1 {
 		var want []int
 		for i := range n {
 			want = append(want, i)
