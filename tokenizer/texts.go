@@ -19,7 +19,7 @@ func newTexts(list []string) (texts, error) {
 	for _, s := range list {
 		total += len(s)
 	}
-	if total > math.MaxUint32 {
+	if uint64(total) > math.MaxUint32 {
 		return texts{}, fmt.Errorf("tokens of %d bytes: %w", total, ErrFormat)
 	}
 	all, ends := make([]byte, 0, total), make([]uint32, len(list))
