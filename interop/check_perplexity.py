@@ -29,7 +29,13 @@ def model(kind, work):
         if not f16.exists():
             common.quantize(published, f16, "F16", "--allow-requantize")
         if kind != "F16":
-            common.quantize(f16, path, kind)
+            try:
+                common.quantize(f16, path, kind)
+            except RuntimeError as err:
+                path.unlink(missing_ok=True)
+                if "importance matrix" not in str(err):
+                    raise
+                return None
     return path
 
 
@@ -64,6 +70,9 @@ def main():
     bad = 0
     for kind in args.types.split(","):
         file = model(kind, work)
+        if file is None:
+            print(f"{kind}: needs an importance matrix, left out", flush=True)
+            continue
         for text in texts(args.text, work):
             want, got = real(file, text, chunks), ours(args.quern.resolve(), file, text, chunks)
             bad += want != got
