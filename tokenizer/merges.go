@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"fmt"
+	"hash/maphash"
 	"math"
 	"strings"
 )
@@ -71,13 +72,15 @@ func (x *moreMerges) build(m *mergeTable) {
 	x.index = newIndex(len(x.ranks))
 	for i, id := range x.made {
 		if _, known := m.of(id, int(x.cuts[i])); !known {
-			x.index.put(x.hash(id, int(x.cuts[i])), uint32(i))
+			x.index.put(cutHash(id, int(x.cuts[i])), uint32(i))
 		}
 	}
 }
 
-func (x *moreMerges) hash(id uint32, cut int) uint64 {
-	return (uint64(id)<<16 | uint64(cut)) * 0x9E3779B97F4A7C15
+// cutHash is the hash of a token and its cut, by the seed like those of texts: merges can
+// be chosen so that they lie in one place under any hash that is known.
+func cutHash(id uint32, cut int) uint64 {
+	return maphash.Comparable(seed, uint64(id)<<16|uint64(cut))
 }
 
 func (x *oddMerges) add(rank uint32, line string) {
@@ -99,7 +102,7 @@ func (m *mergeTable) of(id uint32, cut int) (int32, bool) {
 	if len(m.more.ranks) == 0 {
 		return 0, false
 	}
-	i, ok := m.more.index.find(m.more.hash(id, cut), func(i uint32) bool { return m.more.made[i] == id && int(m.more.cuts[i]) == cut })
+	i, ok := m.more.index.find(cutHash(id, cut), func(i uint32) bool { return m.more.made[i] == id && int(m.more.cuts[i]) == cut })
 	if !ok {
 		return 0, false
 	}

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"runtime"
@@ -106,6 +107,36 @@ func TestMergesAreFoundByTheirLine(t *testing.T) {
 		if !found[line] {
 			t.Errorf("%q was never asked for", line)
 		}
+	}
+}
+
+// TestChosenMergesAreSpread: of all pairs of tokens and cuts a file may choose those that a
+// multiplication puts next to each other. Searches must not become as long as the list.
+func TestChosenMergesAreSpread(t *testing.T) {
+	m := &mergeTable{ranks: make([]uint32, 4096), cuts: make([]uint8, 4096)}
+	for id := range uint32(4096) {
+		for cut := range uint16(256) {
+			if (uint64(id)<<16|uint64(cut))*0x9E3779B97F4A7C15 < math.MaxUint64/50 {
+				m.more.made, m.more.cuts = append(m.more.made, id), append(m.more.cuts, cut)
+				m.more.ranks = append(m.more.ranks, uint32(len(m.more.ranks)))
+			}
+		}
+	}
+	m.more.build(m)
+	for i, id := range m.more.made {
+		if rank, ok := m.of(id, int(m.more.cuts[i])); !ok || int(rank) != i {
+			t.Fatalf("token %d cut at %d: rank %d, %v, want %d", id, m.more.cuts[i], rank, ok, i)
+		}
+	}
+	run, longest := 0, 0
+	for _, tag := range m.more.index.tags {
+		if run++; tag == 0 {
+			run = 0
+		}
+		longest = max(longest, run)
+	}
+	if n := len(m.more.made); n < 10_000 || longest > n/10 {
+		t.Errorf("of %d merges %d lie without a gap", n, longest)
 	}
 }
 
