@@ -22,6 +22,9 @@ const (
 	twiceShare = 0.02
 )
 
+// maxNorm is more values than any norm has; rows are read whole.
+const maxNorm = 1 << 20
+
 // NormNotes warns when the norms of a GGUF file look as if 1 had been added to them
 // twice: once by whoever made the checkpoint and once by the conversion, which adds
 // it for gemma3 and qwen35. It says nothing of other architectures.
@@ -33,7 +36,7 @@ func NormNotes(ctx context.Context, arch string, tensors []*tensor.Tensor) ([]st
 	var n, below int
 	for _, t := range tensors {
 		name, ok := strings.CutSuffix(t.Name, "_norm.weight")
-		if !ok || strings.HasSuffix(name, "ssm") || t.Type != tensor.F32 || t.Shape.Rows() != 1 {
+		if !ok || strings.HasSuffix(name, "ssm") || t.Type != tensor.F32 || t.Shape.Rows() != 1 || t.Shape.RowLen() > maxNorm {
 			continue
 		}
 		b := make([]byte, t.RowBytes())

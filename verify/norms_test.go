@@ -35,6 +35,7 @@ func TestNormNotes(t *testing.T) {
 		{"a trained model: large ones, and some below 1", "gemma3", with(f32Tensor("blk.0.post_ffw_norm.weight", 0.4, 12)), false},
 		{"all ones", "gemma3", []*tensor.Tensor{f32Tensor("output_norm.weight", 1, 1, 1)}, false},
 		{"other tensors do not count", "gemma3", with(f32Tensor("blk.0.attn_q.bias", -1, -2), f32Tensor("blk.0.ssm_norm.weight", 0, 0)), true},
+		{"longer than any norm", "gemma3", with(f32Tensor("blk.0.attn_norm.weight", make([]float32, 1<<20+1)...)), true},
 		{"no norms", "gemma3", nil, false},
 		{"NaN", "gemma3", []*tensor.Tensor{f32Tensor("output_norm.weight", float32(math.NaN()), 2)}, false},
 	} {
