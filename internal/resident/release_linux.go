@@ -40,16 +40,18 @@ func (p Pages) Only(path string) Pages {
 }
 
 // Release takes the pages out of the page table. They stay in the system's cache, and come
-// back as they are touched. No file may have been unmapped since Find.
+// back as they are touched. No file may have been unmapped since Find. It gives the first
+// error of mappings that keep their pages.
 func (p Pages) Release() error {
+	var first error
 	// The program's own pages, which this touches, lie lowest and come last.
 	for _, m := range slices.Backward(p.mappings) {
 		// A kind of mapping that refuses, as locked ones do, keeps its pages.
-		if _, _, e := syscall.Syscall(syscall.SYS_MADVISE, m.from, m.to-m.from, syscall.MADV_DONTNEED); e != 0 && e != syscall.EINVAL {
-			return e
+		if _, _, e := syscall.Syscall(syscall.SYS_MADVISE, m.from, m.to-m.from, syscall.MADV_DONTNEED); e != 0 && e != syscall.EINVAL && first == nil {
+			first = e
 		}
 	}
-	return nil
+	return first
 }
 
 // mapping is an entry of smaps.
@@ -60,10 +62,12 @@ type mapping struct {
 	// KiB that are not the file's, in memory and swapped out; -1 where the entry does
 	// not say.
 	anonymous, swap int64
+	// KiB in huge pages that only this process has, which may be the file's or not.
+	huge int64
 }
 
 func (m *mapping) clean() bool {
-	return strings.HasPrefix(m.path, "/") && !strings.Contains(m.perms, "w") && m.anonymous == 0 && m.swap == 0
+	return strings.HasPrefix(m.path, "/") && !strings.Contains(m.perms, "w") && m.anonymous == 0 && m.swap == 0 && m.huge == 0
 }
 
 var errForm = errors.New("/proc/self/smaps has another form")
@@ -114,6 +118,8 @@ func (m *mapping) set(name string, words []string) error {
 		field = &m.anonymous
 	case "Swap":
 		field = &m.swap
+	case "Private_Hugetlb":
+		field = &m.huge
 	default:
 		return nil
 	}

@@ -149,13 +149,17 @@ Swap:                  0 kB
 7fff0b278000-7fff0b299000 r--p 00000000 00:00 0                          [vvar]
 Anonymous:             0 kB
 Swap:                  0 kB
+7fff0b280000-7fff0b290000 r-xp 00000000 00:0f 3                          /dev/hugepages/quern
+Anonymous:             0 kB
+Private_Hugetlb:    2048 kB
+Swap:                  0 kB
 7fff0b299000-7fff0b29a000 r--p 00000000 fe:00 2                          /without/counts
 `
 	list, err := mappings(strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(list) != 7 || list[0].from != 0x400000 || list[0].to != 0xd6d000 || list[0].path != "/bin/quern" {
+	if len(list) != 8 || list[0].from != 0x400000 || list[0].to != 0xd6d000 || list[0].path != "/bin/quern" {
 		t.Fatalf("%+v", list)
 	}
 	for i, m := range list {
