@@ -27,9 +27,6 @@ var required = map[string][]int{
 	"network and disks":   {103, 105, 107, 108, 109, 110, 111, 112, 113, 114, 115, 116, 118, 119, 121, 122},
 }
 
-// later are those of them that are about things which quern does not do yet.
-var later = map[int]bool{}
-
 type row struct {
 	n     int
 	what  string
@@ -127,12 +124,6 @@ func TestTable(t *testing.T) {
 		}
 		last = r.n
 		rows[r.n] = r
-		if strings.HasPrefix(r.what, "later: ") {
-			if !later[r.n] || len(r.tests) > 0 {
-				t.Errorf("case %d cannot wait", r.n)
-			}
-			continue
-		}
 		if len(r.tests) == 0 {
 			t.Errorf("case %d has no test", r.n)
 		}
@@ -181,7 +172,7 @@ func TestTableCanFail(t *testing.T) {
 	if m := line.FindStringSubmatch("| 7 | a, b | `x/TestY`, `z/TestW/a b` |"); m == nil || m[1] != "7" || m[2] != "a, b" || m[3] != "`x/TestY`, `z/TestW/a b`" {
 		t.Errorf("row read as %q", m)
 	}
-	if m := line.FindStringSubmatch("| 122 | later: x |  |"); m == nil || m[3] != "" {
+	if m := line.FindStringSubmatch("| 122 | x |  |"); m == nil || m[3] != "" {
 		t.Errorf("row read as %q", m)
 	}
 }
