@@ -33,8 +33,8 @@ func NewSlab() *Slab {
 	return s
 }
 
-// Bytes gives n bytes of zeros, at an address that is a multiple of 64. They are of Go's
-// heap where the system has no such memory to give.
+// Bytes gives n bytes of zeros, at an address that is a multiple of 64. Where the system
+// has no such memory to give they are of Go's heap, and lie as they come.
 func (s *Slab) Bytes(n int) []byte {
 	if n <= 0 {
 		return nil

@@ -3,6 +3,7 @@ package mapped_test
 import (
 	"runtime"
 	"testing"
+	"unsafe"
 
 	"quern/runtime/mapped"
 )
@@ -13,11 +14,14 @@ func TestSlab(t *testing.T) {
 	for i := range 400 {
 		n := i * i % 5000
 		if i%50 == 49 {
-			n = 300_000 // more than a block
+			n = 300_000 // gets a block of its own
 		}
 		b := s.Bytes(n)
 		if len(b) != n || cap(b) != n {
 			t.Fatalf("part %d has %d bytes of %d, want %d", i, len(b), cap(b), n)
+		}
+		if n > 0 && uintptr(unsafe.Pointer(&b[0]))%64 != 0 {
+			t.Errorf("part %d is at %p", i, &b[0])
 		}
 		for j := range b {
 			if b[j] != 0 {
