@@ -5,24 +5,20 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"quern/formats/gguf"
 	"quern/pipeline"
 )
 
 // inputFlags are the flags that name files which a command reads.
 var inputFlags = []string{"file", "tokenizer", "base", "messages", "audio", "repack", "model", "against", "golden", "recipe", "keep"}
 
-var (
-	// shardName is that of a part of a split GGUF file.
-	shardName = regexp.MustCompile(`-[0-9]{5}-of-[0-9]{5}\.gguf$`)
-	// modelFiles are the endings of what a model folder is read from.
-	modelFiles = []string{".safetensors", ".json", ".model", ".txt", ".jinja", ".bin", ".pt", ".pkl", ".md", ".cact"}
-)
+// modelFiles are the endings of what a model folder is read from.
+var modelFiles = []string{".safetensors", ".json", ".model", ".txt", ".jinja", ".bin", ".pt", ".pkl", ".md", ".cact"}
 
 // refuseInput refuses an output that the command reads: what its arguments or flags
 // name, another shard of a file, or a file of a folder.
@@ -68,15 +64,12 @@ func filesOf(name string) []string {
 		})
 		return out
 	}
-	if at := shardName.FindStringIndex(name); at != nil {
-		if shards, err := filepath.Glob(globQuote(name[:at[0]]) + "-[0-9][0-9][0-9][0-9][0-9]-of-[0-9][0-9][0-9][0-9][0-9].gguf"); err == nil {
-			return shards
+	if stem, _, n, ok := gguf.ParseSplitName(name); ok {
+		shards := make([]string, n)
+		for i := range shards {
+			shards[i] = gguf.SplitName(stem, i, n)
 		}
+		return shards
 	}
 	return []string{name}
-}
-
-// globQuote makes a name that stands for itself in a pattern.
-func globQuote(s string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(s)
 }
