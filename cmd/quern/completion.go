@@ -147,6 +147,10 @@ func flagChoices(name string) []string {
 		return []string{"auto", "always", "never"}
 	case "format":
 		return []string{"modelpack", "docker", "ollama", "quern"}
+	case "act":
+		return []string{"exact", "q8"}
+	case "order":
+		return []string{"quern", "ggml"}
 	case "method":
 		return []string{"auto", "link", "reflink", "copy"}
 	}
