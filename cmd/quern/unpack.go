@@ -45,8 +45,11 @@ func (o *folder) unpack(ctx context.Context, f *pulledFile, r io.ReaderAt) error
 	if err := pack.CheckPaths(names); err != nil {
 		return pipeline.SourceFault(fmt.Errorf("%s: %w", f.File, err))
 	}
-	return o.eachEntry(ctx, f, r, func(_ *pulledFile, content io.Reader) error {
-		e := entries[0] // in the same order
+	return o.eachEntry(ctx, f, r, func(again *pulledFile, content io.Reader) error {
+		if len(entries) == 0 || entries[0].File != again.File || entries[0].Size != again.Size {
+			return pipeline.SourceFault(fmt.Errorf("%s: it changed while it was read", f.File))
+		}
+		e := entries[0]
 		entries = entries[1:]
 		if e.Method == "present" {
 			return nil
