@@ -167,6 +167,22 @@ def tiny_mixtral():
     write("tiny-mixtral", config, t, SPM, {"tokenizer_config.json": tokens, "chat_template.jinja": "{{ bos_token }}{{ messages[0].content }}\n"})
 
 
+def wide_mixtral():
+    """Experts whose rows are superblocks, one layer of them: for products of grid types (make_order.py)."""
+    h, heads, kv, vocab, experts = 256, 4, 2, 512, 4
+    config = {
+        "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_size": h, "intermediate_size": h, "num_hidden_layers": 1,
+        "num_attention_heads": heads, "num_key_value_heads": kv, "vocab_size": vocab, "max_position_embeddings": 1024, "hidden_act": "silu",
+        "rms_norm_eps": 1e-05, "rope_theta": 1000000.0, "num_local_experts": experts, "num_experts_per_tok": 2, "sliding_window": None,
+        "bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": False, "torch_dtype": "float32",
+    }
+    t = [*ends(vocab, h, "F32", True), *attention(layer(0), h, heads, kv, 64, "F32"), *norms(layer(0), h, "F32")]
+    t.append([layer(0) + "block_sparse_moe.gate.weight", "F32", [experts, h]])
+    for e in range(experts):
+        t += mlp(layer(0) + f"block_sparse_moe.experts.{e}.", h, h, "F32", ("w1", "w3", "w2"))
+    write("wide-mixtral", config, t, SPM, {"tokenizer_config.json": LLAMA_TOKENS})
+
+
 def tiny_qwen2():
     """Biases on q, k and v, a tied head, 267 unused token ids behind the vocabulary."""
     h, heads, kv, inter, vocab, n = 32, 4, 2, 80, 151936, 2
@@ -409,7 +425,7 @@ def tiny_bailingmoe2():
 
 
 def main():
-    for make in (tiny_llama3, tiny_llama_tied, tiny_mistral, tiny_mixtral, tiny_qwen2, tiny_qwen3, tiny_qwen3moe, tiny_gemma3,
+    for make in (tiny_llama3, tiny_llama_tied, tiny_mistral, tiny_mixtral, wide_mixtral, tiny_qwen2, tiny_qwen3, tiny_qwen3moe, tiny_gemma3,
                  tiny_gemma3_vision, tiny_llama_hf, tiny_llama_fp8, tiny_qwen35, tiny_qwen35_even, tiny_bailingmoe2):
         make()
 

@@ -32,6 +32,8 @@ STORIES = [
 ]
 # Models whose small vocabulary allows a text that fills a tile of queries.
 TILED = ["tiny-gemma3", "linear in Gemma 3", "a window of 5 in Gemma 3", "tiny-llama-hf", "tiny-llama-tied", "tiny-mistral", "tiny-mixtral", "llama3 in Llama without head_dim", "yarn in Mistral", "yarn in Mixtral"]
+# Experts of grid types take eight rows and more together.
+WIDE = [("IQ4_XS", 68, 1), ("IQ4_XS", 12, 2), ("IQ3_S", 68, 1), ("Q4_K", 68, 1)]
 
 
 def ids(count, vocab):
@@ -71,13 +73,14 @@ def main():
                 common.convert(common.TESTDATA / "models" / name, f32, "--outtype", "f32")
             out.append({"model": name, **golden(f32, kind, context, chunks, work)})
             print(out[-1], flush=True)
-        for title in [*make_logits.MODELS, *make_logits.VARIANTS]:
+        for title in [*make_logits.MODELS, *make_logits.VARIANTS, "wide-mixtral"]:
             name, config = make_logits.VARIANTS.get(title, (title, make_logits.SETTINGS.get(title, {})))
             f32 = work / "tiny.gguf"
             with tempfile.TemporaryDirectory() as at:
                 common.convert(make_logits.folder(name, Path(at), config), f32, "--outtype", "f32")
             # Heads of large vocabularies take scalar code long.
-            for kind, context, chunks in [("F32", 10, 1)] + [("Q8_0", 66, 1)] * (title in TILED):
+            tiny = [("F32", 10, 1)] + [("Q8_0", 66, 1)] * (title in TILED)
+            for kind, context, chunks in WIDE if title == "wide-mixtral" else tiny:
                 out.append({"model": name, "config": config, **golden(f32, kind, context, chunks, work)})
                 print(out[-1], flush=True)
     path = common.TESTDATA / "golden/runtime/ggml-order.json"

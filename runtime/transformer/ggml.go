@@ -63,21 +63,21 @@ func prepareGGML(ctx context.Context, s *session, list []product) error {
 			}
 			continue
 		}
+		// Experts meet their rows as the kernel says, other matrices all together.
+		each := p.in.rows
+		if p.m.parts > 1 {
+			each = k.ExpertColumns(each)
+		}
 		for _, before := range list[:i] {
 			b := before.m.ggml
-			if b != nil && b.Activations() == k.Activations() && b.Width() == k.Width() && &before.in.x[0] == &p.in.x[0] && p.m.parts == before.m.parts {
+			if b != nil && b.Activations() == k.Activations() && b.Width() == k.Width() && &before.in.x[0] == &p.in.x[0] && before.columns[0].Rows() == each {
 				p.columns = before.columns
 			}
 		}
 		if p.columns != nil {
 			continue
 		}
-		// Experts meet their rows one by one, other matrices all together.
-		count, each := 1, p.in.rows
-		if p.m.parts > 1 {
-			count, each = p.in.rows, 1
-		}
-		for c := range count {
+		for c := range p.in.rows / each {
 			b, err := s.ggmlBatch(ggmlKey{i, c, k.Width(), k.Activations()}, each)
 			if err != nil {
 				return err

@@ -162,21 +162,23 @@ func (g *orderGolden) sum(t *testing.T, m infer.Model, jobs int) (sum string, fi
 // TestOrderGGML: logits are those of llama.cpp, to the bit.
 func TestOrderGGML(t *testing.T) {
 	all := orderGoldens(t)
-	if len(all) < 45 {
+	if len(all) < 52 {
 		t.Fatalf("only %d goldens", len(all))
 	}
 	for i, g := range all {
-		m := g.typed(t)
-		got, first := g.sum(t, m, i%3+1)
-		if got == g.SHA256 {
-			continue
-		}
-		t.Errorf("%v: the digest of logits is %s, want %s", &g, got, g.SHA256)
-		for j, v := range g.First {
-			if first[j] != v {
-				t.Errorf("%v: logit %d is %v, want %v", &g, j, first[j], v)
+		t.Run(g.String(), func(t *testing.T) {
+			t.Parallel()
+			got, first := g.sum(t, g.typed(t), i%3+1)
+			if got == g.SHA256 {
+				return
 			}
-		}
+			t.Errorf("the digest of logits is %s, want %s", got, g.SHA256)
+			for j, v := range g.First {
+				if first[j] != v {
+					t.Errorf("logit %d is %v, want %v", j, first[j], v)
+				}
+			}
+		})
 	}
 }
 

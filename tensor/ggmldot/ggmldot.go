@@ -99,6 +99,15 @@ func (k *Kernel) Width() int { return k.width }
 // Activations is the format of the activations that Mul takes.
 func (k *Kernel) Activations() Format { return k.path.format }
 
+// ExpertColumns is how many of n activation rows that go to one expert MUL_MAT_ID multiplies in one operation:
+// all with types that have panels, else one. See Repacks.
+func (k *Kernel) ExpertColumns(n int) int {
+	if k.path == panelPath {
+		return n
+	}
+	return 1
+}
+
 // Mul multiplies rows of the matrix, each RowBytes long in w, with the rows of b:
 //
 //	dst[t*stride+r] = row r of w . row t of b
