@@ -64,9 +64,10 @@ func Run(ctx context.Context, s infer.Session, prompt []int32, opt Options) (*An
 		}
 		opt.Warm()
 	}
-	next := make([]int32, 1)
+	// A session may read the tokens of a call until it returns, so the choice is kept apart.
+	var chosen int32
 	choose := func(_ int, logits []float32) (err error) {
-		next[0], err = sampler.Next(logits)
+		chosen, err = sampler.Next(logits)
 		return err
 	}
 	if len(prompt) == 0 {
@@ -79,8 +80,8 @@ func Run(ctx context.Context, s infer.Session, prompt []int32, opt Options) (*An
 	if err != nil {
 		return a, err
 	}
-	for want := []int{0}; ; {
-		id := next[0]
+	for next, want := make([]int32, 1), []int{0}; ; {
+		id := chosen
 		if opt.End != nil && opt.End(id) {
 			a.Stop = StopEnd
 			return a, nil
@@ -94,6 +95,7 @@ func Run(ctx context.Context, s infer.Session, prompt []int32, opt Options) (*An
 		if len(a.Tokens) == opt.Max {
 			return a, nil
 		}
+		next[0] = id
 		if err := s.Eval(ctx, next, want, choose); err != nil {
 			if errors.Is(err, infer.ErrContext) {
 				a.Stop = StopContext

@@ -128,7 +128,10 @@ func TestSamplingRefuses(t *testing.T) {
 }
 
 // cycle is a session whose next token is always one more, modulo 10.
-type cycle struct{ n, room int }
+type cycle struct {
+	n, room int
+	seen    []int32 // kept as calls end
+}
 
 func (c *cycle) Len() int         { return c.n }
 func (c *cycle) Room() int        { return c.room - c.n }
@@ -146,7 +149,19 @@ func (c *cycle) Eval(_ context.Context, tokens []int32, want []int, each func(in
 			return err
 		}
 	}
+	c.seen = append(c.seen, tokens...)
 	return nil
+}
+
+// TestTokensOfACallStay: choosing a token does not change those that are being evaluated.
+func TestTokensOfACallStay(t *testing.T) {
+	s := &cycle{room: 99}
+	if _, err := generate.Run(t.Context(), s, []int32{2, 3, 4}, generate.Options{Max: 4}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []int32{2, 3, 4, 5, 6, 7}; !slices.Equal(s.seen, want) {
+		t.Errorf("the session saw %v, want %v", s.seen, want)
+	}
 }
 
 func TestRun(t *testing.T) {
