@@ -109,7 +109,7 @@ func runLogits(c *cli.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	e := &logitsWriter{c: c, session: s, ids: ids, vocab: m.Info().Vocab, hash: digest.New()}
+	e := &logitsWriter{c: c, session: s, order: opt.Order, ids: ids, vocab: m.Info().Vocab, hash: digest.New()}
 	out := c.String("out")
 	if out == "" {
 		err = e.eval(io.Discard)
@@ -141,6 +141,7 @@ func runLogits(c *cli.Context) (err error) {
 type logitsWriter struct {
 	c       *cli.Context
 	session infer.Session
+	order   infer.Order
 	ids     []int32
 	vocab   int
 	hash    hash.Hash
@@ -181,8 +182,12 @@ func (e *logitsWriter) eval(w io.Writer) error {
 		_, err := w.Write(buf)
 		return err
 	}
-	// What starting took is given back once all is there that evaluation takes.
-	n := min(128, len(e.ids))
+	// What starting took is given back once all is there that evaluation takes, but in
+	// ggml's order, whose results go by how a text is cut.
+	n := len(e.ids)
+	if e.order == infer.OrderQuern {
+		n = min(128, n)
+	}
 	if err := e.session.Eval(e.c.Context, e.ids[:n], want[:n], each); err != nil {
 		return err
 	}

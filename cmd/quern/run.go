@@ -164,7 +164,9 @@ func runRun(c *cli.Context) (err error) {
 		g.Each, finish = printer(c.App.Writer, tok, text)
 	}
 	memory := memoryOf(m, s)
-	leanly(&g)
+	if opt.Order == infer.OrderQuern { // whose results do not go by how the prompt is cut
+		leanly(&g)
+	}
 	a, err := generate.Run(c.Context, s, prompt, g)
 	if finish != nil && (err == nil || len(a.Tokens) > 0) {
 		if ferr := finish(); err == nil {

@@ -15,6 +15,8 @@ import (
 	"quern/formats/imatrix"
 	"quern/formats/safetensors"
 	"quern/internal/testmodel"
+	infer "quern/runtime"
+	"quern/runtime/load"
 	"quern/tensor"
 )
 
@@ -129,6 +131,31 @@ func TestLogits(t *testing.T) {
 		b.fails(c.code, c.words, append([]string{"logits", storiesModel()}, c.args...)...)
 	}
 	b.fails(exitSource, []string{"none"}, "logits", b.path("none"), "--tokens", "1")
+}
+
+// TestLogitsInGGMLsOrder: a text goes through a model as a whole, as in llama.cpp.
+func TestLogitsInGGMLsOrder(t *testing.T) {
+	b := newBench(t)
+	ids := make([]int32, 150)
+	want := make([]int, len(ids))
+	for i := range ids {
+		ids[i], want[i] = int32(1+i*i%500), i
+	}
+	var doc logitsDoc
+	b.ok("logits", storiesModel(), "--tokens", joinIDs(ids), "--act", "q8", "--order", "ggml", "--json").json(t, &doc)
+	m, err := load.Open(t.Context(), storiesModel())
+	check(t, err)
+	defer m.Close()
+	s, err := m.NewSession(infer.SessionOptions{Context: len(ids), Act: infer.Q8, Order: infer.OrderGGML})
+	check(t, err)
+	h := sha256.New()
+	check(t, s.Eval(t.Context(), ids, want, func(_ int, logits []float32) error {
+		h.Write(infer.AppendLogits(nil, logits))
+		return nil
+	}))
+	if sum := hex.EncodeToString(h.Sum(nil)); doc.SHA256 != sum || doc.Order != "ggml" {
+		t.Errorf("%s in the order %s, want %s", doc.SHA256, doc.Order, sum)
+	}
 }
 
 func TestTokenize(t *testing.T) {

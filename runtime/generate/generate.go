@@ -29,7 +29,8 @@ type Options struct {
 	// Each is told every token as it is made; an error of it stops. May be nil.
 	Each func(id int32) error
 	// Warm is called once the first tokens of the prompt are through the model: what an
-	// evaluation needs is there then, and what only starting needed can go. May be nil.
+	// evaluation needs is there then, and what only starting needed can go. The prompt is cut
+	// for it, which makes no difference in quern's order of operations alone. May be nil.
 	Warm func()
 }
 
