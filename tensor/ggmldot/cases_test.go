@@ -1,7 +1,6 @@
 package ggmldot
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
@@ -38,12 +37,15 @@ func goldens(t *testing.T, typ string) []golden {
 		t.Fatal(err)
 	}
 	var out []golden
-	for s := bufio.NewScanner(bytes.NewReader(raw)); s.Scan(); {
+	for line := range bytes.Lines(raw) {
 		var g golden
-		if err := json.Unmarshal(s.Bytes(), &g); err != nil {
+		if err := json.Unmarshal(line, &g); err != nil {
 			t.Fatal(err)
 		}
 		out = append(out, g)
+	}
+	if len(out) < 10 {
+		t.Fatalf("only %d goldens of %s", len(out), typ)
 	}
 	return out
 }
