@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"math"
 	"math/bits"
+	"slices"
 )
 
 // texts are strings in one piece of memory: where each ends takes 4 bytes, a string
@@ -67,7 +68,7 @@ func newTokenTypes(list []TokenType) tokenTypes {
 
 func (x *tokenTypes) list() []TokenType {
 	if x.bytes == nil {
-		return x.all
+		return slices.Clone(x.all)
 	}
 	out := make([]TokenType, len(x.bytes))
 	for i, t := range x.bytes {

@@ -68,6 +68,23 @@ func TestVocabularyIsWhatItWas(t *testing.T) {
 	}
 }
 
+// TestUnknownTypesStay: also types that take more than a byte, in a copy each time.
+func TestUnknownTypesStay(t *testing.T) {
+	v := syntheticBPE(300)
+	v.Types[7], v.Types[9] = 300, -1
+	tok, err := New(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := tok.Vocabulary()
+	if !reflect.DeepEqual(got.Types, v.Types) || tok.Digest() != v.Digest() {
+		t.Errorf("types %d, want %d", got.Types, v.Types)
+	}
+	if got.Types[7] = Normal; tok.Digest() != v.Digest() {
+		t.Error("what was given is the tokenizer's own")
+	}
+}
+
 // TestMergesAreFoundByTheirLine compares with a map of lines, which is what ranks are
 // defined by: whatever two parts make the line.
 func TestMergesAreFoundByTheirLine(t *testing.T) {
