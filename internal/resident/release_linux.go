@@ -16,8 +16,8 @@ type Pages struct{ mappings []mapping }
 
 // Find finds the files that are mapped, but for mappings that may be written to, and those
 // that hold a page which is not the file's, such as tables that were relocated before
-// they became read-only: their content is nowhere else. It leaves garbage, for which
-// there may be room between Find and Release, and none behind that.
+// they became read-only: their content is nowhere else. It leaves garbage, which may be
+// collected before Release; Release leaves none.
 func Find() (Pages, error) {
 	f, err := os.Open("/proc/self/smaps")
 	if err != nil {

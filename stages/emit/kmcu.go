@@ -88,7 +88,7 @@ func (e *KMCU) Plan(_ context.Context, in *model.Model) (*pipeline.Layout, error
 	if n, ok, err := in.Config.OptInt("sliding_window"); err != nil {
 		return nil, err
 	} else if ok && n > 0 && n < int64(h.MaxSeq) && in.Config.Architecture() == "MistralForCausalLM" {
-		out.Notes = append(out.Notes, fmt.Sprintf("the container has no sliding windows: texts of more than the %d tokens of the checkpoint's come out differently, up to max_seq %d", n, h.MaxSeq))
+		out.Notes = append(out.Notes, fmt.Sprintf("the container has no sliding windows: texts longer than the checkpoint's window of %d tokens, which max_seq %d allows, come out differently", n, h.MaxSeq))
 	}
 	if e.out.Flash > 0 {
 		out.Notes = append(out.Notes, fmt.Sprintf("%s fills %.1f %% of the %d bytes of its partition", e.out.File, 100*float64(l.Size)/float64(e.out.Flash), e.out.Flash))
