@@ -32,7 +32,8 @@ type upload struct {
 	loc     *url.URL
 	at      int64 // what the registry has
 	chunk   int64
-	whole   bool // no pieces
+	least   int64 // length of a piece that the registry takes
+	whole   bool  // no pieces
 	resumed bool
 	had     int64 // what the registry had from an earlier process
 	count   func(int64)
@@ -107,19 +108,19 @@ func shortError(err error) error {
 
 // try goes from where the upload is to its end.
 func (u *upload) try(ctx context.Context) error {
-	if u.loc == nil {
-		if err := u.begin(ctx); err != nil {
-			return err
-		}
-	}
-	if !u.whole && (u.at > 0 || u.d.Size > u.chunk) {
-		for u.at < u.d.Size {
-			if err := u.patch(ctx); err != nil {
+	for {
+		if u.loc == nil { // also after a piece that made it start over
+			if err := u.begin(ctx); err != nil {
 				return err
 			}
 		}
+		if u.whole || u.at == u.d.Size || u.at == 0 && u.d.Size <= u.chunk {
+			return u.close(ctx)
+		}
+		if err := u.patch(ctx); err != nil {
+			return err
+		}
 	}
-	return u.close(ctx)
 }
 
 // begin asks for a place to send the blob to.
@@ -147,8 +148,8 @@ func (u *upload) begun(res *http.Response) error {
 	if u.loc == nil {
 		return fmt.Errorf("%w: no address for the blob in its answer", errBroken)
 	}
-	if least, err := strconv.ParseInt(res.Header.Get("OCI-Chunk-Min-Length"), 10, 64); err == nil && least > u.chunk {
-		u.chunk = least
+	if least, err := strconv.ParseInt(res.Header.Get("OCI-Chunk-Min-Length"), 10, 64); err == nil {
+		u.least, u.chunk = least, max(least, u.chunk)
 	}
 	u.remember()
 	return nil
@@ -192,7 +193,7 @@ func (u *upload) patch(ctx context.Context) error {
 	}
 	switch {
 	case res.StatusCode == http.StatusAccepted, res.StatusCode == http.StatusNoContent:
-	case res.StatusCode == http.StatusRequestEntityTooLarge && u.chunk > 1<<20:
+	case res.StatusCode == http.StatusRequestEntityTooLarge && u.chunk > 1<<20 && u.chunk/2 >= u.least:
 		end(res)
 		u.chunk /= 2
 		u.c.opt.Say(fmt.Sprintf("blob %s: a piece is too long for the registry; trying %d bytes", u.d.Digest, u.chunk))
@@ -202,8 +203,11 @@ func (u *upload) patch(ctx context.Context) error {
 		if err := u.look(ctx); err != nil {
 			return err
 		}
-		if u.at == before || u.loc == nil {
+		switch {
+		case u.at == before || u.loc == nil:
 			return fmt.Errorf("%w: it refuses the piece at byte %d and wants no other", errWhole, before)
+		case u.at < before:
+			return errors.New("the registry has lost a piece")
 		}
 		return nil
 	case res.StatusCode == http.StatusCreated, res.StatusCode == http.StatusOK,
@@ -315,7 +319,10 @@ func (u *upload) look(ctx context.Context) error {
 	}
 	u.count(has - u.at)
 	u.at = has
-	return u.move(res)
+	if u.move(res) != nil {
+		u.restart()
+	}
+	return nil
 }
 
 // restart forgets where the upload was.
