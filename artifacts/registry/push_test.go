@@ -169,8 +169,7 @@ func TestPieceRefused(t *testing.T) {
 	}
 }
 
-// taken counts the pieces that a registry has taken. One that was cut may come
-// into its log after the client is through.
+// taken counts the pieces that a registry has taken.
 func taken(srv *registrytest.Server) int {
 	n := 0
 	for _, l := range srv.Log() {

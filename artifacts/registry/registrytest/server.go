@@ -51,7 +51,9 @@ type Server struct {
 	mans    map[string]map[string]manifest         // by repository, then tag or digest
 	uploads map[string]*upload
 	serial  int
-	log     []string
+
+	logMu sync.Mutex // answers are given under mu
+	log   []string
 }
 
 type manifest struct {
@@ -73,10 +75,12 @@ func (s *Server) Start(t testing.TB) string {
 	return strings.TrimPrefix(srv.URL, "http://")
 }
 
-// Log lists what was asked, as "METHOD path status", queries left out.
+// Log lists what was asked, as "METHOD path status", queries left out. An answer
+// is in it before a client has it; a request without one, of status 0, may come
+// into it later.
 func (s *Server) Log() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.logMu.Lock()
+	defer s.logMu.Unlock()
 	return slices.Clone(s.log)
 }
 
@@ -145,20 +149,19 @@ func (s *Server) Uploads() int {
 // seen notes the status of an answer.
 type seen struct {
 	http.ResponseWriter
-	status int
+	note func(status int)
+	once sync.Once
 }
 
+func (w *seen) is(status int) { w.once.Do(func() { w.note(status) }) }
+
 func (w *seen) WriteHeader(code int) {
-	if w.status == 0 {
-		w.status = code
-	}
+	w.is(code)
 	w.ResponseWriter.WriteHeader(code)
 }
 
 func (w *seen) Write(b []byte) (int, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
+	w.is(http.StatusOK)
 	return w.ResponseWriter.Write(b)
 }
 
@@ -166,12 +169,12 @@ func (w *seen) Write(b []byte) (int, error) {
 func (w *seen) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	w := &seen{ResponseWriter: rw}
-	defer func() {
-		s.mu.Lock()
-		s.log = append(s.log, fmt.Sprintf("%s %s %d", r.Method, r.URL.Path, w.status))
-		s.mu.Unlock()
-	}()
+	w := &seen{ResponseWriter: rw, note: func(status int) {
+		s.logMu.Lock()
+		defer s.logMu.Unlock()
+		s.log = append(s.log, fmt.Sprintf("%s %s %d", r.Method, r.URL.Path, status))
+	}}
+	defer w.is(0)
 	if s.Before != nil && s.Before(w, r) {
 		return
 	}
