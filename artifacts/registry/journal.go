@@ -97,7 +97,7 @@ func (c *Client) forget(ref Ref, d artifacts.Descriptor) {
 // recall goes on with an upload of an earlier process, if the registry knows it
 // still.
 func (u *upload) recall(ctx context.Context) error {
-	if u.c.opt.Journal == nil || u.loc != nil {
+	if u.c.opt.Journal == nil {
 		return nil
 	}
 	b, err := u.c.opt.Journal.Load(journalKey(u.ref, u.d))

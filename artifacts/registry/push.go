@@ -127,7 +127,10 @@ func (p *place) pushBlob(ctx context.Context, src artifacts.BlobReader, d artifa
 		return Present, 0, nil
 	}
 	u := &upload{place: p, d: d, chunk: p.c.opt.Chunk, count: count}
-	if opt.From != nil {
+	if err := u.recall(ctx); err != nil {
+		return "", 0, err
+	}
+	if opt.From != nil && u.loc == nil {
 		for _, from := range opt.From(d.Digest) {
 			ok, err := p.mount(ctx, u, from)
 			if err != nil {

@@ -250,8 +250,10 @@ func TestPushResumes(t *testing.T) {
 		{"state", &registrytest.Server{}, 2},
 		{"addresses that serve once", &registrytest.Server{OldAddresses: true}, 2},
 		{"no state", &registrytest.Server{NoState: true}, 3},
+		{"mounts nothing", &registrytest.Server{NoMount: true}, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			from := registry.PushOptions{From: func(artifacts.Digest) []string { return []string{"other/model"} }}
 			dir := t.TempDir()
 			w := newWorld(t, c.srv, func(o *registry.Options) { o.Journal = registry.FileJournal(dir) })
 			ctx, cancel := context.WithCancelCause(context.Background())
@@ -267,7 +269,7 @@ func TestPushResumes(t *testing.T) {
 				}
 				return false
 			}
-			if _, err := w.client.Push(ctx, w.ref, w.src, w.image, registry.PushOptions{}); err != killed {
+			if _, err := w.client.Push(ctx, w.ref, w.src, w.image, from); err != killed {
 				t.Fatalf("error %v", err)
 			}
 			if n := remembered(t, dir); n != 1 {
@@ -276,7 +278,11 @@ func TestPushResumes(t *testing.T) {
 			w.srv.Before = nil
 			w.client = registry.New(w.opt)
 			before := taken(w.srv)
-			res := w.pushed()
+			res, err := w.client.Push(context.Background(), w.ref, w.src, w.image, from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.arrived()
 			if got := taken(w.srv) - before; got != c.again {
 				t.Errorf("%d pieces, want %d", got, c.again)
 			}

@@ -51,9 +51,6 @@ var errLost = errors.New("the registry has forgotten the upload")
 // run sends the blob. Whatever went wrong, it goes on with what the registry has
 // then, and gives up when several tries in a row have brought nothing.
 func (u *upload) run(ctx context.Context) error {
-	if err := u.recall(ctx); err != nil {
-		return err
-	}
 	best := u.at
 	for fruitless := 0; ; {
 		err := u.try(ctx)
