@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -115,10 +114,18 @@ func runPush(c *cli.Context) error {
 	if err := p.from(); err != nil {
 		return err
 	}
+	var plans []planned
+	for i, f := range formats {
+		m, err := p.plan(f, i)
+		if err != nil {
+			return err
+		}
+		plans = append(plans, m)
+	}
 	doc := &pushed{Reference: ref.String(), Tags: []*pushedTag{}}
 	programOf(c).doc = doc
-	for i, f := range formats {
-		if err := p.push(f, i, doc); err != nil {
+	for _, m := range plans {
+		if err := p.push(m, doc); err != nil {
 			return err
 		}
 	}
@@ -204,6 +211,7 @@ type pushing struct {
 	was     pack.Format           // how the image is packed
 	items   []pack.File
 	meta    pack.Meta
+	known   bool // meta is whole
 	hashed  map[artifacts.Digest]bool
 	options registry.PushOptions
 }
@@ -276,7 +284,10 @@ func withShards(paths []string) ([]string, error) {
 	var out []string
 	for _, path := range paths {
 		stem, i, n, ok := gguf.ParseSplitName(path)
-		if !ok || i != 0 {
+		switch {
+		case ok && i > 0 && slices.Contains(paths, gguf.SplitName(stem, 0, n)):
+			continue // the first one brings it
+		case !ok || i > 0:
 			out = append(out, path)
 			continue
 		}
@@ -285,9 +296,7 @@ func withShards(paths []string) ([]string, error) {
 			if _, err := os.Stat(shard); errors.Is(err, fs.ErrNotExist) {
 				return nil, pipeline.SourceFault(fmt.Errorf("shard %d of %d is missing: %w", k+1, n, err))
 			}
-			if !slices.Contains(paths[1:], shard) || k == 0 {
-				out = append(out, shard)
-			}
+			out = append(out, shard)
 		}
 	}
 	return out, nil
@@ -308,46 +317,54 @@ func (p *pushing) from() error {
 	return nil
 }
 
-// push brings one format under its tag.
-func (p *pushing) push(f pack.Format, nth int, doc *pushed) error {
-	ctx := p.c.Context
+// planned is a manifest with the place where it goes.
+type planned struct {
+	ref    registry.Ref
+	format pack.Format // its name
+	d      artifacts.Descriptor
+	packed bool // made here, not the store's own
+}
+
+// plan makes the manifest of one format. All are made before anything is sent, so
+// that one that cannot be made leaves the others' tags as they were.
+func (p *pushing) plan(f pack.Format, nth int) (planned, error) {
+	m := planned{ref: p.ref, format: f, d: p.image}
 	switch {
 	case f == asIs && (p.image.Digest.IsZero() || p.build != nil):
-		f = pack.ModelPack
-	case f == p.was && nth == 0:
-		f = asIs
+		m.format, m.packed = pack.ModelPack, true
+	case f == asIs, f == p.was && nth == 0:
+		m.format = p.was
 	case f == pack.Quern:
 		if p.build == nil {
-			return usagef("push: --format quern is for builds of the store")
+			return m, usagef("push: --format quern is for builds of the store")
 		}
-		f = asIs
-	}
-	ref := p.ref
-	d := p.image
-	if f != asIs {
-		var err error
-		if d, err = p.make(f); err != nil {
-			return err
-		}
-	}
-	name := f
-	if f == asIs {
-		name = p.was
+	default:
+		m.packed = true
 	}
 	if nth > 0 {
-		ref.Tag += "-" + string(name)
+		m.ref.Tag += "-" + string(m.format)
 	}
+	var err error
+	if m.packed {
+		m.d, err = p.make(m.format)
+	}
+	return m, err
+}
+
+// push brings a manifest under its tag.
+func (p *pushing) push(m planned, doc *pushed) error {
+	ctx, ref, d := p.c.Context, m.ref, m.d
 	res, err := p.client.Push(ctx, ref, &p.over, d, p.options)
 	if err != nil {
 		return err
 	}
-	t := &pushedTag{Reference: ref.String(), Format: name, Manifest: d.Digest, MediaType: d.MediaType, Size: d.Size, There: res.There, Blobs: res.Blobs}
+	t := &pushedTag{Reference: ref.String(), Format: m.format, Manifest: d.Digest, MediaType: d.MediaType, Size: d.Size, There: res.There, Blobs: res.Blobs}
 	doc.Tags = append(doc.Tags, t)
 	doc.Sent += res.Bytes
 	if err := p.referrers(ref, d, t, doc); err != nil {
 		return err
 	}
-	if f == asIs || p.build == nil || p.c.Bool("no-provenance") {
+	if !m.packed || p.build == nil || p.c.Bool("no-provenance") {
 		return nil
 	}
 	about, raw, err := artifacts.AboutBuild(ctx, p.store, *p.build, d)
@@ -386,23 +403,10 @@ func (p *pushing) referrers(ref registry.Ref, d artifacts.Descriptor, t *pushedT
 
 // make packs the files anew.
 func (p *pushing) make(f pack.Format) (artifacts.Descriptor, error) {
-	ctx := p.c.Context
-	meta := p.meta
-	var err error
-	if meta.Created, err = created(); err != nil {
+	if err := p.describe(); err != nil {
 		return artifacts.Descriptor{}, err
 	}
-	var items []pack.File
-	for _, it := range p.items {
-		if it.Path == "" || it.Archive != "" {
-			return artifacts.Descriptor{}, usagef("push: layer %s of type %s is no plain file; push the artifact as it is, without --format", it.Digest, it.MediaType)
-		}
-		items = append(items, it)
-	}
-	if err := p.describe(ctx, &meta, items); err != nil {
-		return artifacts.Descriptor{}, err
-	}
-	im, err := pack.Make(f, items, meta)
+	im, err := pack.Make(f, p.items, p.meta)
 	if err != nil {
 		return artifacts.Descriptor{}, usagef("push: %v", err)
 	}
@@ -413,11 +417,25 @@ func (p *pushing) make(f pack.Format) (artifacts.Descriptor, error) {
 	return im.Manifest, nil
 }
 
-// describe reads the header of the first file of weights, and those of its other
-// shards. A file that is no GGUF has the format that its name ends in.
-func (p *pushing) describe(ctx context.Context, meta *pack.Meta, items []pack.File) error {
+// describe finds out once what manifests say of the model: it reads the header of
+// the first file of weights, and those of its other shards. A file that is no GGUF
+// has the format that its name ends in.
+func (p *pushing) describe() error {
+	if p.known {
+		return nil
+	}
+	ctx, meta := p.c.Context, &p.meta
+	var err error
+	if meta.Created, err = created(); err != nil {
+		return err
+	}
+	for _, it := range p.items {
+		if it.Path == "" || it.Archive != "" {
+			return usagef("push: layer %s of type %s is no plain file; push the artifact as it is, without --format", it.Digest, it.MediaType)
+		}
+	}
 	var shards []*gguf.File
-	for _, it := range items {
+	for _, it := range p.items {
 		if it.Kind != pack.Weights || len(shards) > 0 && !pack.IsShard(it.Path) {
 			continue
 		}
@@ -441,6 +459,7 @@ func (p *pushing) describe(ctx context.Context, meta *pack.Meta, items []pack.Fi
 	if len(shards) > 0 {
 		describe(meta, shards)
 	}
+	p.known = true
 	return nil
 }
 
