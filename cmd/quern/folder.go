@@ -26,8 +26,7 @@ type folder struct {
 	root    *os.Root
 	replace bool
 	before  func(atomicfile.Step, string) error
-	files   map[artifacts.Digest]*pulledFile // to be fetched
-	more    map[artifacts.Digest][]*pulledFile
+	files   map[artifacts.Digest][]*pulledFile // to be fetched, of each blob those that are not packed first
 }
 
 func newFolder(c *cli.Context, s *local.Store, dir string, replace bool) (*folder, error) {
@@ -45,7 +44,7 @@ func newFolder(c *cli.Context, s *local.Store, dir string, replace bool) (*folde
 	}
 	return &folder{
 		dir: dir, root: root, replace: replace, before: programOf(c).hooks.before,
-		files: map[artifacts.Digest]*pulledFile{}, more: map[artifacts.Digest][]*pulledFile{},
+		files: map[artifacts.Digest][]*pulledFile{},
 	}, nil
 }
 
@@ -104,12 +103,13 @@ func (o *folder) parent(f *pulledFile) error {
 // want enters a file that is to be fetched, and reports whether its blob is not to
 // be fetched already.
 func (o *folder) want(f *pulledFile) bool {
-	if o.files[f.SHA256] != nil {
-		o.more[f.SHA256] = append(o.more[f.SHA256], f)
-		return false
+	same := o.files[f.SHA256]
+	if f.packed {
+		o.files[f.SHA256] = append(same, f)
+	} else {
+		o.files[f.SHA256] = append([]*pulledFile{f}, same...)
 	}
-	o.files[f.SHA256] = f
-	return true
+	return len(same) == 0
 }
 
 // The folder has no blobs to offer, so that all are fetched.
@@ -126,7 +126,7 @@ func (o *folder) List(context.Context) ([]artifacts.Info, error) { return nil, n
 
 // Start opens the file that a blob goes into.
 func (o *folder) Start(ctx context.Context, d artifacts.Descriptor) (artifacts.BlobWriter, error) {
-	f := o.files[d.Digest]
+	f := o.files[d.Digest][0]
 	create := func() (*atomicfile.File, error) { return atomicfile.Create(o.path(f.File), o.options(d.Size)) }
 	if f.packed {
 		create = func() (*atomicfile.File, error) { return atomicfile.CreateIn(o.dir, o.options(d.Size)) }
@@ -165,43 +165,49 @@ func (w *folderWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Commit gives the file its name, and copies it to the other names that the
-// artifact has for the same bytes.
+// Commit gives the file its name, and copies or unpacks it for the other names that
+// the artifact has for the same bytes.
 func (w *folderWriter) Commit(want artifacts.Digest) (artifacts.Descriptor, error) {
 	d := artifacts.Descriptor{Digest: w.Sum(), Size: w.n}
 	if err := artifacts.CheckPromise(d, artifacts.BlobOptions{Size: w.f.Size}, want); err != nil {
 		w.w.Abort()
 		return d, err
 	}
+	same := w.o.files[d.Digest]
 	if w.f.packed {
 		defer w.w.Abort()
-		if err := w.o.unpack(w.ctx, w.f, w.w); err != nil {
-			return d, err
+		for _, f := range same {
+			if err := w.o.unpack(w.ctx, f, w.w); err != nil {
+				return d, err
+			}
 		}
-		w.f.Path, w.f.Method = w.o.dir, "unpacked"
 		return d, nil
 	}
 	if err := w.w.Commit(); err != nil {
 		return d, err
 	}
 	w.f.Path, w.f.Method = w.o.path(w.f.File), "fetched"
-	for _, f := range w.o.more[d.Digest] {
-		if err := w.o.again(w.f, f); err != nil {
+	for _, f := range same[1:] {
+		if err := w.o.again(w.ctx, w.f, f); err != nil {
 			return d, err
 		}
 	}
 	return d, nil
 }
 
-func (o *folder) again(from, to *pulledFile) error {
-	if err := o.parent(to); err != nil {
-		return err
-	}
+// again copies or unpacks a file that was fetched for another of its names.
+func (o *folder) again(ctx context.Context, from, to *pulledFile) error {
 	src, err := os.Open(from.Path)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
+	if to.packed {
+		return o.unpack(ctx, to, src)
+	}
+	if err := o.parent(to); err != nil {
+		return err
+	}
 	if err := atomicfile.Copy(o.path(to.File), src, to.Size, o.options(to.Size)); err != nil {
 		return err
 	}

@@ -250,11 +250,7 @@ func (p *pulling) unpack(ctx context.Context, d artifacts.Descriptor, f *pulledF
 		return err
 	}
 	defer b.Close()
-	if err := p.out.unpack(ctx, f, b); err != nil {
-		return err
-	}
-	f.Path, f.Method = p.out.dir, "unpacked"
-	return nil
+	return p.out.unpack(ctx, f, b)
 }
 
 // onlyFiles fetches the files straight into the folder.

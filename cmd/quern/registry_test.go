@@ -303,6 +303,22 @@ func TestPullUnpacks(t *testing.T) {
 			t.Error("it was not replaced")
 		}
 	}
+	// One blob is the packed folder and a file too.
+	archive := packed(t, "dir/a.txt=one")
+	put(archive)
+	raw, mediaType := srv.Manifest("team/tiny", "dir")
+	head, layer, _ := strings.Cut(strings.TrimSuffix(string(raw), "]}"), `"layers":[`)
+	plain := strings.NewReplacer(`.title":"dir"`, `.title":"dir.bin"`, `"true"`, `"false"`).Replace(layer)
+	for i, layers := range []string{layer + "," + plain, plain + "," + layer} {
+		srv.PutManifest("team/tiny", "both", mediaType, []byte(head+`"layers":[`+layers+"]}"))
+		for j, more := range [][]string{{}, {"--no-store"}} {
+			out := b.path("both", fmt.Sprint(i, j))
+			b.ok(append([]string{"pull", repo + ":both", "-o", out}, more...)...)
+			if got := files(t, out); !slices.Equal(got, []string{"dir.bin", "dir/a.txt"}) || sum(t, filepath.Join(out, "dir.bin")) != artifacts.DigestOf(archive).Hex() {
+				t.Errorf("%v", got)
+			}
+		}
+	}
 	zeros := strings.Repeat("\x00", 8<<20)
 	for name, archive := range map[string][]byte{
 		"goes up":            packed(t, "dir/a=1", "../up=2"),

@@ -45,7 +45,7 @@ func (o *folder) unpack(ctx context.Context, f *pulledFile, r io.ReaderAt) error
 	if err := pack.CheckPaths(names); err != nil {
 		return pipeline.SourceFault(fmt.Errorf("%s: %w", f.File, err))
 	}
-	return o.eachEntry(ctx, f, r, func(again *pulledFile, content io.Reader) error {
+	err = o.eachEntry(ctx, f, r, func(again *pulledFile, content io.Reader) error {
 		if len(entries) == 0 || entries[0].File != again.File || entries[0].Size != again.Size {
 			return pipeline.SourceFault(fmt.Errorf("%s: it changed while it was read", f.File))
 		}
@@ -59,6 +59,10 @@ func (o *folder) unpack(ctx context.Context, f *pulledFile, r io.ReaderAt) error
 		}
 		return atomicfile.Copy(o.path(e.File), content, e.Size, o.options(e.Size))
 	})
+	if err == nil {
+		f.Path, f.Method = o.dir, "unpacked"
+	}
+	return err
 }
 
 // eachEntry goes through the files of an archive and checks their names.
