@@ -299,6 +299,7 @@ func (p *pulling) referrers(ctx context.Context) error {
 	return nil
 }
 
+// referrer fetches one. What it is its own bytes say, whatever the list says.
 func (p *pulling) referrer(ctx context.Context, r artifacts.Descriptor) error {
 	ref := p.ref
 	ref.Tag, ref.Digest = "", r.Digest
@@ -306,7 +307,12 @@ func (p *pulling) referrer(ctx context.Context, r artifacts.Descriptor) error {
 	if err != nil {
 		return err
 	}
-	if r.ArtifactType == artifacts.ArtifactTypeBuild && !p.sameFiles(raw) {
+	isBuild := d.ArtifactType == artifacts.ArtifactTypeBuild
+	if !isBuild && !p.c.Bool("referrers") {
+		return nil
+	}
+	shared, only := p.shared(raw)
+	if isBuild && !only {
 		p.rep.Event(pipeline.Event{Kind: pipeline.EventWarning, Message: fmt.Sprintf("%s says to be the provenance of the artifact and has other files: it is left there", r.Digest)})
 		return nil
 	}
@@ -314,9 +320,9 @@ func (p *pulling) referrer(ctx context.Context, r artifacts.Descriptor) error {
 	if err != nil {
 		return err
 	}
-	p.doc.Bytes += res.Bytes
+	p.doc.Bytes += res.Bytes - shared
 	p.doc.Fetched += res.Fetched
-	if r.ArtifactType == artifacts.ArtifactTypeBuild {
+	if isBuild {
 		p.doc.Provenance = &r.Digest
 	} else {
 		p.doc.Referrers = append(p.doc.Referrers, r.Digest)
@@ -324,19 +330,25 @@ func (p *pulling) referrer(ctx context.Context, r artifacts.Descriptor) error {
 	return nil
 }
 
-// sameFiles reports whether a manifest holds no other files than the one that was
-// pulled: provenance is no way to bring in anything else.
-func (p *pulling) sameFiles(raw []byte) bool {
+// shared gives the bytes of a manifest's files that the artifact has too, and
+// whether it has no others: provenance is no way to bring in anything else.
+func (p *pulling) shared(raw []byte) (bytes int64, only bool) {
 	m, err := pack.Read(raw)
 	if err != nil {
-		return false
+		return 0, false
 	}
+	only = true
+	counted := map[artifacts.Digest]bool{}
 	for _, f := range m.Files {
-		if !slices.ContainsFunc(p.m.Files, func(o pack.File) bool { return o.Digest == f.Digest && o.Size == f.Size }) {
-			return false
+		switch {
+		case !slices.ContainsFunc(p.m.Files, func(o pack.File) bool { return o.Digest == f.Digest && o.Size == f.Size }):
+			only = false
+		case !counted[f.Digest]:
+			bytes += f.Size
+			counted[f.Digest] = true
 		}
 	}
-	return true
+	return bytes, only
 }
 
 func (p *pulling) print() error {

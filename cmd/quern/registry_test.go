@@ -74,6 +74,10 @@ func TestPushAndPull(t *testing.T) {
 			if got.Name != ref || got.Manifest != doc.Tags[0].Manifest || got.Format != "modelpack" || got.Provenance != doc.Tags[0].Provenance {
 				t.Errorf("%+v", got)
 			}
+			// All came but the two manifests' bytes, and the model counts once.
+			if left := got.Bytes - got.Fetched; left <= 0 || left > 4096 {
+				t.Errorf("%d of %d bytes were fetched", got.Fetched, got.Bytes)
+			}
 			if sum(t, b.path("pulled", "r.gguf")) != want || len(got.Files) != 1 || got.Files[0].SHA256 != "sha256:"+want {
 				t.Errorf("%+v", got.Files)
 			}
@@ -123,6 +127,43 @@ func TestPushAndPull(t *testing.T) {
 				t.Errorf("%q and %q were built of it", a, c)
 			}
 		})
+	}
+}
+
+// TestForeignProvenance: a build that has other files than the artifact is not its
+// provenance, whatever the registry's list takes it for.
+func TestForeignProvenance(t *testing.T) {
+	for _, listed := range []string{artifacts.ArtifactTypeBuild, "application/vnd.example.signature"} {
+		srv := &registrytest.Server{}
+		b, repo := registryBench(t, srv)
+		b.ok("push", "r", repo+":v1", "--no-provenance")
+		raw, mediaType := srv.Manifest("team/tiny", "v1")
+		srv.PutBlob("team/tiny", artifacts.DigestOf([]byte("evil")), []byte("evil"))
+		evil := fmt.Appendf(nil, `{"schemaVersion":2,"mediaType":%q,"artifactType":%q,"config":{"mediaType":"text/plain","digest":"%s","size":4},"layers":[{"mediaType":"text/plain","digest":"%[3]s","size":4,"annotations":{"org.opencontainers.image.title":"evil"}}],"subject":{"mediaType":%[1]q,"digest":"%[4]s","size":%d}}`,
+			mediaType, artifacts.ArtifactTypeBuild, artifacts.DigestOf([]byte("evil")), artifacts.DigestOf(raw), len(raw))
+		d := srv.PutManifest("team/tiny", "evil", mediaType, evil)
+		srv.Before = func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.Contains(r.URL.Path, "/referrers/") {
+				return false
+			}
+			w.Header().Set("Content-Type", "application/vnd.oci.image.index.v1+json")
+			fmt.Fprintf(w, `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[{"mediaType":%q,"digest":"%s","size":%d,"artifactType":%q}]}`, mediaType, d, len(evil), listed)
+			return true
+		}
+		for _, more := range [][]string{{}, {"--referrers"}} {
+			r := b.ok(append([]string{"pull", repo + ":v1", "--store", b.path("other"), "--json"}, more...)...)
+			var doc pullDoc
+			r.json(t, &doc)
+			if doc.Provenance != "" || strings.Contains(b.ok("store", "show", repo+":v1", "--store", b.path("other")).out, "provenance") {
+				t.Errorf("listed as %s: %+v", listed, doc)
+			}
+			if (listed == artifacts.ArtifactTypeBuild || len(more) > 0) && !strings.Contains(r.err, "other files") {
+				t.Errorf("listed as %s: no warning in %s", listed, r.err)
+			}
+			if _, err := os.Stat(b.path("other", "blobs", "sha256", artifacts.DigestOf([]byte("evil")).Hex())); err == nil {
+				t.Errorf("listed as %s: its file came", listed)
+			}
+		}
 	}
 }
 
