@@ -25,6 +25,7 @@ STORIES = [
     *(("stories-wide", kind, 68, 1) for kind in ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS", "IQ3_S", "TQ1_0", "TQ2_0"]),
     ("stories260k", "Q8_0", 512, 3),  # of three texts the physical batches leave two tokens each
     ("stories260k", "Q4_0", 100, 6),  # texts of fewer tokens than a tile of queries
+    ("stories260k", "Q4_0", 8, 5),  # the smallest context that llama-perplexity takes
     ("stories-wide", "Q4_K", 35, 3),
     ("stories260k", "Q4_1", 600, 2),
     ("stories-moe", "Q8_0", 66, 1),

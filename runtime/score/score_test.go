@@ -35,7 +35,7 @@ func TestComparableNamesWhatDiffers(t *testing.T) {
 		func(s *score.Settings) { s.Context = 256 }, func(s *score.Settings) { s.Chunks = 4 }, func(s *score.Settings) { s.Tokens++ },
 		func(s *score.Settings) { s.BOS = false }, func(s *score.Settings) { s.Act = "exact" }, func(s *score.Settings) { s.Bytes-- },
 		func(s *score.Settings) { s.Stride = 256 }, func(s *score.Settings) { s.First = 0 }, func(s *score.Settings) { s.Text[0]++ },
-		func(s *score.Settings) { s.Pieces[31]++ },
+		func(s *score.Settings) { s.Pieces[31]++ }, func(s *score.Settings) { s.Order = "ggml" },
 	} {
 		b := a
 		f(&b)

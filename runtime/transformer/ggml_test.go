@@ -162,7 +162,7 @@ func (g *orderGolden) sum(t *testing.T, m infer.Model, jobs int) (sum string, fi
 // TestOrderGGML: logits are those of llama.cpp, to the bit.
 func TestOrderGGML(t *testing.T) {
 	all := orderGoldens(t)
-	if len(all) < 52 {
+	if len(all) < 53 {
 		t.Fatalf("only %d goldens", len(all))
 	}
 	for i, g := range all {
