@@ -206,6 +206,10 @@ func cutAny(s string, prefixes ...string) (rest string, ok bool) {
 	return s, false
 }
 
+// maxPath is the longest name, in bytes: a quarter of what Linux takes, folders
+// around it included. It bounds the work that a stranger's manifest makes.
+const maxPath = 1024
+
 // CheckPaths makes sure that all files can stand in one folder, also where the
 // file system knows no letter case. It fails with ErrPath.
 func CheckPaths(files []File) error {
@@ -213,6 +217,9 @@ func CheckPaths(files []File) error {
 	for _, f := range files {
 		if f.Path == "" {
 			continue
+		}
+		if len(f.Path) > maxPath {
+			return fmt.Errorf("%w: layer %s: a name of %d bytes, %.40q...; up to %d are taken", ErrPath, f.Digest, len(f.Path), f.Path, maxPath)
 		}
 		if err := artifacts.CheckFile(f.Path); err != nil {
 			return fmt.Errorf("%w: layer %s: %w", ErrPath, f.Digest, err)
@@ -229,8 +236,11 @@ func CheckPaths(files []File) error {
 		taken[low] = f.Path
 	}
 	for low, name := range taken {
-		for dir := path.Dir(low); dir != "."; dir = path.Dir(dir) {
-			if was, ok := taken[dir]; ok {
+		for i, c := range []byte(low) {
+			if c != '/' {
+				continue
+			}
+			if was, ok := taken[low[:i]]; ok {
 				return fmt.Errorf("%w: %q is a file and a folder, of %q", ErrPath, was, name)
 			}
 		}

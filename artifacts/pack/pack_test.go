@@ -233,6 +233,19 @@ func TestUnsafeNames(t *testing.T) {
 	}
 }
 
+// TestLongNames: a name of as many folders as a manifest can hold is refused at once.
+func TestLongNames(t *testing.T) {
+	deep := strings.Repeat("a/", 600) + "a"
+	for _, name := range []string{deep, strings.Repeat("a/", 1<<20) + "a"} {
+		if err := pack.CheckPaths([]pack.File{file(name)}); !errors.Is(err, pack.ErrPath) || len(err.Error()) > 1000 {
+			t.Errorf("%d bytes: %.200v", len(name), err)
+		}
+	}
+	if err := pack.CheckPaths([]pack.File{file(deep[:1023])}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestModel(t *testing.T) {
 	m := &pack.Manifest{Files: []pack.File{file("LICENSE"), file("m-00001-of-00002.gguf"), file("m-00002-of-00002.gguf"), file("ids.txt")}}
 	if f, err := m.Model(""); err != nil || f.Path != "m-00001-of-00002.gguf" {
