@@ -28,12 +28,9 @@ const (
 	ORAS      Format = "oras" // any other manifest whose layers have titles
 )
 
-// Formats are those that manifests can be made in.
-var formats = []Format{ModelPack, Docker, Ollama}
-
 // ParseFormat reads the name of a format that Make makes, or Quern.
 func ParseFormat(s string) (Format, error) {
-	for _, f := range append(formats, Quern) {
+	for _, f := range []Format{ModelPack, Docker, Ollama, Quern} {
 		if s == string(f) {
 			return f, nil
 		}
@@ -66,7 +63,6 @@ const (
 const (
 	dockerPrefix   = "application/vnd.docker.ai."
 	dockerConfig   = dockerPrefix + "model.config.v0.1+json"
-	dockerConfig2  = dockerPrefix + "model.config.v0.2+json"
 	dockerGGUF     = dockerPrefix + "gguf.v3"
 	dockerMMProj   = dockerPrefix + "mmproj"
 	dockerLicense  = dockerPrefix + "license"

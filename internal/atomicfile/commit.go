@@ -58,7 +58,11 @@ func (w *File) finish(path string) error {
 		}
 	}
 	if w.keep {
-		if err := w.f.Chmod(w.opt.Mode); err != nil {
+		st, err := w.f.Stat()
+		if err == nil {
+			err = w.f.Chmod(st.Mode().Perm() & w.opt.Mode) // what the umask has left of it
+		}
+		if err != nil {
 			return err
 		}
 	}

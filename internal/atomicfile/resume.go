@@ -29,7 +29,7 @@ func Resume(tmp string, opt Options) (f *File, have int64, err error) {
 		if st, err := os.Lstat(tmp); err == nil && !st.Mode().IsRegular() {
 			return fail(ErrNotRegular)
 		}
-		o, err := os.OpenFile(tmp, os.O_RDWR|os.O_CREATE, 0o600)
+		o, err := os.OpenFile(tmp, os.O_RDWR|os.O_CREATE, opt.Mode|0o600)
 		if err != nil {
 			return fail(err)
 		}
@@ -60,7 +60,9 @@ func Resume(tmp string, opt Options) (f *File, have int64, err error) {
 // Discard drops the file, also one that Resume would find again.
 func (w *File) Discard() {
 	w.mu.Lock()
-	w.keep = w.keep && w.done
+	if !w.done {
+		w.keep = false
+	}
 	w.mu.Unlock()
 	w.Abort()
 }

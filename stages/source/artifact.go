@@ -163,7 +163,7 @@ func (a *stored) pickLayer(ctx context.Context, d artifacts.Descriptor, file str
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrKind, err)
 	}
-	if strings.HasSuffix(l.Path, ".gguf") && pack.IsShard(l.Path) {
+	if pack.IsShard(l.Path) {
 		return nil, fmt.Errorf("%w: %s is a shard; put the artifact's files into a folder (quern store export, quern pull --out) and take that", ErrKind, l.Path)
 	}
 	return l, nil
