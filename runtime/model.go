@@ -152,20 +152,28 @@ func ParseOrder(s string) (Order, error) {
 // ordered is a model that can follow llama.cpp's order.
 type ordered interface{ FollowsGGML() bool }
 
-// ScoreOrder is the order that scores of a model are made in unless another is asked for:
-// llama.cpp's where the model has it and activations are 8 bits, so that perplexities are those that llama-perplexity prints.
-func ScoreOrder(m Model, act Act) Order {
-	for act == Q8 {
-		if o, ok := m.(ordered); ok && o.FollowsGGML() {
-			return OrderGGML
+// ScoreOrder is the order that scores of models, which are compared, are made in unless another is asked for: llama.cpp's where
+// all of them have it and activations are 8 bits, so that perplexities are those that llama-perplexity prints.
+func ScoreOrder(act Act, models ...Model) Order {
+	for _, m := range models {
+		if act != Q8 || !followsGGML(m) {
+			return OrderQuern
+		}
+	}
+	return OrderGGML
+}
+
+func followsGGML(m Model) bool {
+	for {
+		if o, ok := m.(ordered); ok {
+			return o.FollowsGGML()
 		}
 		u, ok := m.(interface{ Unwrap() Model })
 		if !ok {
-			break
+			return false
 		}
 		m = u.Unwrap()
 	}
-	return OrderQuern
 }
 
 // SessionOptions change a session. The zero value is right for most.

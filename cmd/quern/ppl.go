@@ -56,6 +56,7 @@ func runPPL(c *cli.Context) (err error) {
 		o.rep.Event(pipeline.Event{Kind: pipeline.EventPhase, Message: fmt.Sprintf("chunk %d of %d: perplexity %.4f", done, total, ppl)})
 	}
 	var b infer.Model
+	models := []infer.Model{o.model}
 	base := c.String("base")
 	if base != "" {
 		// A base that is none shows before the work is done.
@@ -63,12 +64,10 @@ func runPPL(c *cli.Context) (err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, b.Close()) }()
+		models = append(models, b)
 	}
 	if c.String("order") == "" {
-		opt.Order = infer.ScoreOrder(o.model, opt.Act)
-		if b != nil && infer.ScoreOrder(b, opt.Act) != opt.Order {
-			opt.Order = infer.OrderQuern
-		}
+		opt.Order = infer.ScoreOrder(opt.Act, models...)
 	}
 	p, err := score.Measure(c.Context, o.model, o.text, opt)
 	if err != nil {

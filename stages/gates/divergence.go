@@ -42,9 +42,7 @@ func (g *Divergence) Check(ctx context.Context, in pipeline.GateInput) ([]pipeli
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, base.Close()) }()
-		if opt.Order = infer.ScoreOrder(m, opt.Act); infer.ScoreOrder(base, opt.Act) != opt.Order {
-			opt.Order = infer.OrderQuern
-		}
+		opt.Order = infer.ScoreOrder(opt.Act, m, base)
 		tell := progress(in, g.Name(), "chunk")
 		opt.Progress = func(done, total int, _ float64) { tell(done, total) }
 		name := baselineName(g.p.Baseline)

@@ -99,10 +99,11 @@ func (g *Score) text(p *score.Perplexity) string {
 func (g *Score) increase(ctx context.Context, in pipeline.GateInput, m infer.Model, p *score.Perplexity) (pipeline.GateResult, error) {
 	name := baselineName(g.p.Baseline)
 	res := pipeline.GateResult{Gate: g.name, Output: in.Output, What: "increase of " + g.name + " over " + name, Limit: float64(*g.p.MaxIncrease), Settings: p.Settings}
-	base, err := g.baseline(ctx, in, m)
+	p, base, err := g.baseline(ctx, in, m, p)
 	if err != nil {
 		return res, err
 	}
+	res.Settings = p.Settings
 	if err := p.Comparable(base.Settings); err != nil {
 		return notComparable(res, name, err), nil
 	}
@@ -126,33 +127,41 @@ func notComparable(res pipeline.GateResult, with string, err error) pipeline.Gat
 	return res
 }
 
-// baseline is the score of the baseline: measured now, or kept in a file.
-func (g *Score) baseline(ctx context.Context, in pipeline.GateInput, file infer.Model) (*score.Perplexity, error) {
+// baseline is the score of the baseline, measured now or kept in a file, and that of the
+// file beside it: p, or another where the two have no more than quern's order of
+// operations in common.
+func (g *Score) baseline(ctx context.Context, in pipeline.GateInput, file infer.Model, p *score.Perplexity) (own, base *score.Perplexity, err error) {
 	s, err := findBaseline(in.Sources, g.p.Baseline, true)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", pipeline.ErrRecipe, err)
+		return nil, nil, fmt.Errorf("%w: %w", pipeline.ErrRecipe, err)
 	}
 	if s != nil && s.Model == nil {
-		return storedScore(ctx, s)
+		base, err = storedScore(ctx, s)
+		return p, base, err
 	}
 	m, err := openBaseline(ctx, in, g.p.Baseline, file)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	p, err := g.measure(ctx, in, baselineName(g.p.Baseline), m)
+	defer func() { err = errors.Join(err, m.Close()) }()
+	if own, err = g.measure(ctx, in, "file "+in.Output, file, m); err != nil {
+		return nil, nil, err
+	}
+	base, err = g.measure(ctx, in, baselineName(g.p.Baseline), m, file)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, pipeline.ErrRecipe) {
 		err = fmt.Errorf("%s: %w", baselineName(g.p.Baseline), err)
 	}
-	return p, errors.Join(err, m.Close())
+	return own, base, err
 }
 
-// measure scores a model, once in a build.
-func (g *Score) measure(ctx context.Context, in pipeline.GateInput, who string, m infer.Model) (*score.Perplexity, error) {
+// measure scores a model, once in a build, in an order of operations that those it is
+// compared with have too.
+func (g *Score) measure(ctx context.Context, in pipeline.GateInput, who string, m infer.Model, with ...infer.Model) (*score.Perplexity, error) {
 	opt, text, err := scoring(ctx, in, g.p.Text, g.p.Context, g.p.Chunks, g.p.Act)
 	if err != nil {
 		return nil, err
 	}
-	opt.Order = infer.ScoreOrder(m, opt.Act)
+	opt.Order = infer.ScoreOrder(opt.Act, append(with, m)...)
 	key := fmt.Sprintf("score of %q over %q by %d tokens, %d chunks, %s, order %s", who, g.p.Text, opt.Context, opt.Chunks, opt.Act, opt.Order)
 	p, err := in.Memo.Do(key, func() (any, error) {
 		tell := progress(in, g.name+" of "+who, "chunk")

@@ -49,7 +49,7 @@ func TestScoresAreTheCommands(t *testing.T) {
 		res, dir := b.passes(t, "perplexity: {"+p+", max: 100}", "bits-per-byte: {"+p+", max: 100}", "kl-divergence: {"+p+", max: 100, min-top-1: 0}")
 		m := open(t, filepath.Join(dir, "x.gguf"))
 		// Of 8-bit activations llama.cpp's order is the default.
-		if opt.Order = infer.ScoreOrder(m, opt.Act); opt.Order.String() != map[string]string{"exact": "quern", "q8": "ggml"}[act] {
+		if opt.Order = infer.ScoreOrder(opt.Act, m); opt.Order.String() != map[string]string{"exact": "quern", "q8": "ggml"}[act] {
 			t.Errorf("%s in the order %v", act, opt.Order)
 		}
 		want, err := score.Measure(t.Context(), m, evalText(t), opt)

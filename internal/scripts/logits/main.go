@@ -53,7 +53,7 @@ func digest(path string, opt infer.SessionOptions) (sum []byte, err error) {
 func digestOf(ctx context.Context, path string, m infer.Model, opt infer.SessionOptions) ([]byte, error) {
 	prompt, all := 24, 40
 	if opt.Order == infer.OrderGGML {
-		if infer.ScoreOrder(m, opt.Act) != opt.Order {
+		if infer.ScoreOrder(opt.Act, m) != opt.Order {
 			return nil, nil // it has no such order
 		}
 		prompt, all = 70, 74 // a tile of queries is 64
