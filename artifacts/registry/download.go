@@ -122,15 +122,12 @@ func (p *place) part(ctx context.Context, d artifacts.Descriptor, w artifacts.Bl
 	default:
 		return 0, readAnswer(res)
 	}
-	defer res.Body.Close()
+	body := p.watch(res.Body, cancel)
+	defer body.Close()
 	want := d.Size - at
 	if res.ContentLength >= 0 && res.ContentLength > want+skip {
 		return 0, fmt.Errorf("%w: %d bytes, the manifest says %d", ErrBytes, res.ContentLength-skip+at, d.Size)
 	}
-	patience := p.c.opt.stall
-	dog := time.AfterFunc(patience, func() { cancel(fmt.Errorf("nothing came for %v", patience)) })
-	defer dog.Stop()
-	body := &watched{res.Body, dog, patience}
 	if skip > 0 {
 		if _, err := io.CopyN(io.Discard, body, skip); err != nil {
 			return 0, causeOf(ctx, short(err))
@@ -179,19 +176,31 @@ func causeOf(ctx context.Context, err error) error {
 	return err
 }
 
+// watch makes an answer over which nothing comes any more end its request.
+func (p *place) watch(body io.ReadCloser, cancel context.CancelCauseFunc) *watched {
+	patience := p.c.opt.stall
+	dog := time.AfterFunc(patience, func() { cancel(fmt.Errorf("nothing came for %v", patience)) })
+	return &watched{body, dog, patience}
+}
+
 // watched feeds the watchdog with every byte.
 type watched struct {
-	io.Reader
+	io.ReadCloser
 	dog      *time.Timer
 	patience time.Duration
 }
 
 func (w *watched) Read(p []byte) (int, error) {
-	n, err := w.Reader.Read(p)
+	n, err := w.ReadCloser.Read(p)
 	if n > 0 {
 		w.dog.Reset(w.patience)
 	}
 	return n, err
+}
+
+func (w *watched) Close() error {
+	w.dog.Stop()
+	return w.ReadCloser.Close()
 }
 
 // contentRange reads "bytes FIRST-LAST/TOTAL"; total is -1 for "*".

@@ -44,30 +44,43 @@ func (c *Client) Manifest(ctx context.Context, ref Ref) (artifacts.Descriptor, [
 func (p *place) manifest(ctx context.Context, what string) (artifacts.Descriptor, []byte, error) {
 	var none artifacts.Descriptor
 	for fruitless := 1; ; fruitless++ {
-		req, err := request(ctx, http.MethodGet, p.url("manifests/"+what), nil, 0)
-		if err != nil {
-			return none, nil, err
-		}
-		req.Header.Set("Accept", accept)
-		res, err := p.do(req, auth.ActionPull)
-		if err != nil {
-			return none, nil, err
-		}
-		if res.StatusCode != http.StatusOK {
-			return none, nil, readAnswer(res)
-		}
-		raw, err := io.ReadAll(io.LimitReader(res.Body, artifacts.MaxManifest+1))
-		res.Body.Close()
+		res, raw, err := p.getManifest(ctx, what)
 		if err == nil {
 			return manifestOf(res, raw)
 		}
-		if ctx.Err() != nil || fruitless >= barren {
-			return none, nil, short(err)
+		if res == nil || ctx.Err() != nil || fruitless >= barren {
+			return none, nil, err
 		}
 		if err := p.c.opt.sleep(ctx, backoff(fruitless)); err != nil {
 			return none, nil, err
 		}
 	}
+}
+
+// getManifest makes one request. With an answer that breaks off it returns both the
+// answer and an error.
+func (p *place) getManifest(ctx context.Context, what string) (*http.Response, []byte, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	req, err := request(ctx, http.MethodGet, p.url("manifests/"+what), nil, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	req.Header.Set("Accept", accept)
+	res, err := p.do(req, auth.ActionPull)
+	if err != nil {
+		return nil, nil, err
+	}
+	if res.StatusCode != http.StatusOK {
+		return nil, nil, readAnswer(res)
+	}
+	body := p.watch(res.Body, cancel)
+	defer body.Close()
+	raw, err := io.ReadAll(io.LimitReader(body, artifacts.MaxManifest+1))
+	if err != nil {
+		err = causeOf(ctx, short(err))
+	}
+	return res, raw, err
 }
 
 // manifestOf describes an answer. Its type is the one in the Content-Type, which

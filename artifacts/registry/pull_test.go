@@ -320,4 +320,11 @@ func TestStall(t *testing.T) {
 	if res := w.pulled(newDest()); res.Fetched != res.Bytes-w.image.Size {
 		t.Errorf("%d bytes came", res.Fetched)
 	}
+	srv.Before = once(2, "GET", "/manifests/", func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Length", "300")
+		rw.Write([]byte("{"))
+		rw.(interface{ Unwrap() http.ResponseWriter }).Unwrap().(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	w.pulled(newDest())
 }
