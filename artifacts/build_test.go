@@ -224,7 +224,7 @@ func TestDescriptor(t *testing.T) {
 		}
 	}
 	o := d.OCI()
-	for _, bad := range []string{"", "sha256:00", "sha512:" + strings.Repeat("0", 128), strings.ToUpper(string(o.Digest))} {
+	for _, bad := range []string{"", "sha256:00", "sha256:" + strings.Repeat("0", 64), "sha512:" + strings.Repeat("0", 128), strings.ToUpper(string(o.Digest))} {
 		o.Digest = godigest.Digest(bad)
 		if _, err := artifacts.FromOCI(o); !errors.Is(err, artifacts.ErrManifest) {
 			t.Errorf("%q: %v", bad, err)

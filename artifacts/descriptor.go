@@ -57,6 +57,9 @@ func FromOCI(o ocispec.Descriptor) (Descriptor, error) {
 	if err != nil {
 		return Descriptor{}, fmt.Errorf("%w: descriptor: %w", ErrManifest, err)
 	}
+	if d.IsZero() { // it would pass for bytes that nothing is known of
+		return Descriptor{}, fmt.Errorf("%w: descriptor: a digest of zeros is that of no bytes", ErrManifest)
+	}
 	if o.Size < 0 {
 		return Descriptor{}, fmt.Errorf("%w: descriptor %s: negative size %d", ErrManifest, d, o.Size)
 	}

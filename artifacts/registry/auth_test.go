@@ -170,7 +170,7 @@ func TestParseRef(t *testing.T) {
 	for _, bad := range []string{
 		"", "tiny", "ns/tiny:v1", "http://reg.example/a", "reg.example/A:v1", "reg.example/a:" + strings.Repeat("t", 129),
 		"reg.example/a:-x", "reg.example/", "reg.example/a@sha256:12", "reg.example/a@sha512:" + strings.Repeat("ab", 64), "reg.example/a b", "reg.example//a",
-		"reg.example/a:-x@" + sum,
+		"reg.example/a:-x@" + sum, "reg.example/a:v1@sha256:" + strings.Repeat("0", 64),
 	} {
 		if r, err := registry.ParseRef(bad); !errors.Is(err, registry.ErrRef) {
 			t.Errorf("%q: %+v, %v", bad, r, err)

@@ -58,6 +58,9 @@ func ParseRef(s string) (Ref, error) {
 		if r.Digest, err = artifacts.ParseDigest(sum); err != nil {
 			return bad(err.Error())
 		}
+		if r.Digest.IsZero() { // it would pass for none
+			return bad("a digest of zeros is that of no bytes")
+		}
 		// oras-go drops a tag that stands before a digest.
 		tag = ""
 		if i := strings.LastIndexByte(path, ':'); i > strings.LastIndexByte(path, '/') {
