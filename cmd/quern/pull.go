@@ -29,7 +29,7 @@ func pullCommand() *cli.Command {
 			&cli.BoolFlag{Name: "no-store", Usage: "put the files into the folder of --out and keep nothing else"},
 			&cli.BoolFlag{Name: "replace", Usage: "replace files that are there"},
 			&cli.StringFlag{Name: "as", Usage: "the `NAME` in the store, the reference by default"},
-			&cli.BoolFlag{Name: "referrers", Usage: "fetch what refers to the artifact too, such as signatures; a build's provenance always comes"},
+			&cli.BoolFlag{Name: "referrers", Usage: "fetch into the store what refers to the artifact too, such as signatures; a build's provenance always comes there"},
 		}, registryFlags()),
 		Action: runPull,
 	}
@@ -70,6 +70,11 @@ func runPull(c *cli.Context) error {
 	}
 	if c.Bool("no-store") && !c.IsSet("out") {
 		return usagef("pull: --no-store wants a folder, --out")
+	}
+	for _, f := range []string{"as", "referrers"} {
+		if c.Bool("no-store") && c.IsSet(f) {
+			return usagef("pull: --%s is about the store, and --no-store keeps nothing there", f)
+		}
 	}
 	name := c.String("as")
 	if name == "" && !c.Bool("no-store") {

@@ -187,6 +187,8 @@ func TestPullIntoAFolder(t *testing.T) {
 		t.Error("it was not replaced")
 	}
 	b.fails(exitUsage, []string{"--out"}, "pull", repo+":v1", "--no-store")
+	b.fails(exitUsage, []string{"--as"}, "pull", repo+":v1", "--no-store", "-o", dir, "--as", "x")
+	b.fails(exitUsage, []string{"--referrers"}, "pull", repo+":v1", "--no-store", "-o", dir, "--referrers")
 	b.fails(exitUsage, []string{"inside the store"}, "pull", repo+":v1", "-o", b.path("store", "blobs"))
 
 	evil := func(title string) string {
