@@ -27,6 +27,10 @@ const DefaultGrace = 24 * time.Hour
 // statLifetime is how long an unused entry of the stat cache is kept.
 const statLifetime = 90 * 24 * time.Hour
 
+// uploadLifetime is how long registries keep an upload that nothing comes for; its
+// address, which may hold a secret, is of no use then.
+const uploadLifetime = 7 * 24 * time.Hour
+
 // GCOptions change what gc removes.
 type GCOptions struct {
 	// Grace protects what is younger: it may belong to a build that has not
@@ -94,6 +98,7 @@ func (s *Store) PlanGC(ctx context.Context, opt GCOptions) (*GCPlan, error) {
 	}{
 		{ingestDir, "left by a write that was killed", opt.Grace},
 		{statDir, "old entry of the stat cache", max(opt.Grace, statLifetime)},
+		{uploadDir, "upload that nobody went on with", max(opt.Grace, uploadLifetime)},
 		{blobsDir, "left by a write that was killed", opt.Grace},
 		{keysDir, "left by a write that was killed", opt.Grace},
 		{".", "left by a write that was killed", opt.Grace},
@@ -103,7 +108,7 @@ func (s *Store) PlanGC(ctx context.Context, opt GCOptions) (*GCPlan, error) {
 			return nil, err
 		}
 		for _, f := range files {
-			ours := dir.name == ingestDir || dir.name == statDir
+			ours := dir.name == ingestDir || dir.name == statDir || dir.name == uploadDir
 			if ours || atomicfile.IsTemp(f.name) {
 				s.plan(p, f, dir.reason, dir.age)
 			}

@@ -67,6 +67,7 @@ const (
 	keysDir   = "quern/keys"
 	statDir   = "quern/stat"
 	spoolDir  = "quern/spool"
+	uploadDir = "quern/uploads"
 
 	layoutFile = "oci-layout"
 	indexFile  = "index.json"
@@ -114,6 +115,10 @@ func (s *Store) Dir() string { return s.dir }
 // SpoolDir is the folder in which the hub client keeps unfinished downloads.
 // The store makes it and never looks into it.
 func (s *Store) SpoolDir() string { return s.path(spoolDir) }
+
+// UploadDir is the folder in which pushes keep where their unfinished uploads are.
+// The store looks at the age of its files alone.
+func (s *Store) UploadDir() string { return s.path(uploadDir) }
 
 // ReadOnly reports whether the store is known to take nothing. One that is not
 // may still turn out so at its first write.

@@ -101,6 +101,38 @@ func TestResumeBlob(t *testing.T) {
 	}
 }
 
+// TestUploadsGoAfterAWeek: gc with no grace at all leaves what a push may go on with.
+func TestUploadsGoAfterAWeek(t *testing.T) {
+	ctx := context.Background()
+	dir := t.TempDir()
+	for _, c := range []struct {
+		age  time.Duration
+		left bool
+	}{{6 * 24 * time.Hour, true}, {8 * 24 * time.Hour, false}} {
+		s, err := local.Open(ctx, dir, local.Options{Now: func() time.Time { return time.Now().Add(c.age) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		upload := filepath.Join(s.UploadDir(), "x.json")
+		if err := os.MkdirAll(s.UploadDir(), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(upload, []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		plan, err := s.PlanGC(ctx, local.GCOptions{Grace: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.ExecuteGC(ctx, plan); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(upload); (err == nil) != c.left {
+			t.Errorf("after %v: %v", c.age, err)
+		}
+	}
+}
+
 func TestResumeBlobReadOnly(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := local.Open(context.Background(), dir, local.Options{}); err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -59,7 +58,7 @@ func registryClient(c *cli.Context, rep reporter, s *local.Store, name string) (
 		opt.Chunk = n
 	}
 	if s != nil && !s.ReadOnly() {
-		opt.Journal = registry.FileJournal(filepath.Join(s.Dir(), "quern", "uploads"))
+		opt.Journal = registry.FileJournal(s.UploadDir())
 	}
 	opt.Say = func(m string) { rep.Event(pipeline.Event{Kind: pipeline.EventNote, Message: m}) }
 	var begin sync.Once
