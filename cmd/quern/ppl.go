@@ -55,6 +55,7 @@ func runPPL(c *cli.Context) (err error) {
 	opt.Progress = func(done, total int, ppl float64) {
 		o.rep.Event(pipeline.Event{Kind: pipeline.EventPhase, Message: fmt.Sprintf("chunk %d of %d: perplexity %.4f", done, total, ppl)})
 	}
+	opt.Ready = func() { settle() }
 	var b infer.Model
 	models := []infer.Model{o.model}
 	base := c.String("base")

@@ -66,6 +66,9 @@ func Diverge(ctx context.Context, base, other infer.Model, file []byte, opt Opti
 	if a, b := base.Info().Vocab, other.Info().Vocab; a != b {
 		return nil, fmt.Errorf("%w: vocabularies of %d and %d", ErrNotComparable, a, b)
 	}
+	if opt.Ready != nil {
+		opt.Ready()
+	}
 	d := &Divergence{Settings: t.Settings}
 	c := &comparer{t: t, s: sessions, d: d, p: newNLL(opt), q: newNLL(opt)}
 	most := together(sessions[1], t.Context)

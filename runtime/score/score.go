@@ -47,6 +47,9 @@ type Options struct {
 	Jobs  int
 	Act   infer.Act
 	Order infer.Order
+	// Ready is called before the first chunk, when all texts have been cut: what
+	// that took is not needed any more. It may be nil.
+	Ready func()
 	// Progress is told after each chunk how many are done and the perplexity so
 	// far; it may be nil.
 	Progress func(done, total int, perplexity float64)
@@ -207,6 +210,9 @@ func Measure(ctx context.Context, m infer.Model, file []byte, opt Options) (*Per
 	s, err := m.NewSession(infer.SessionOptions{Context: t.Context, Jobs: opt.Jobs, Act: opt.Act, Order: opt.Order})
 	if err != nil {
 		return nil, err
+	}
+	if opt.Ready != nil {
+		opt.Ready()
 	}
 	p := &Perplexity{Settings: t.Settings}
 	var squares float64

@@ -36,10 +36,10 @@ var ggmlOperations = operations{
 // FollowsGGML tells whether sessions may ask for infer.OrderGGML: all but those of KMCU files.
 func (m *Model) FollowsGGML() bool { return !m.own }
 
-// ggmlHeadRows takes all rows at once, as llama.cpp does, or as many as 128 MiB of logits have room for: groups of 64, of which the
-// last has what is left, since a product of few columns may be another one.
+// ggmlHeadRows takes so many rows as quern's order does, but in sixteens, of which the last has what is left: kernels differ by whether
+// there are 8 columns at least, and by what is left of fours, and neither changes. llama.cpp takes all rows at once.
 func ggmlHeadRows(m *Model, rows int) int {
-	if most := max(32<<20/m.w.output.rows/64*64, 64); rows >= most+64 {
+	if most := max(m.headRows()/16*16, 16); rows >= 2*most {
 		return most
 	}
 	return rows
