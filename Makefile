@@ -7,7 +7,7 @@ LDFLAGS = -s -w -X main.version=$(VERSION)
 .PHONY: build demo test race vet fma fuzz digests arm64 cross bench stream interop generate generated clean
 
 build: ## the binary, ./quern
-	$(GO) build -ldflags '$(LDFLAGS)' -o quern ./cmd/quern
+	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o quern ./cmd/quern
 
 demo: build ## the main job: a real model to GGUF and KMCU, into ./out
 	./quern build testdata/demo.yaml -o out
