@@ -9,7 +9,7 @@ import (
 )
 
 // useAVX2 is decided once, at start. It changes the speed, not the bits.
-var useAVX2 = cpu.X86.HasAVX2 && hasF16C() && os.Getenv("QUERN_NOASM") != "1"
+var useAVX2 = cpu.X86.HasAVX2 && cpu.X86.HasF16C && os.Getenv("QUERN_NOASM") != "1"
 
 // dots walks the result in tiles of four rows of w and two of x, whose eight
 // chains of additions hide each other's latency.

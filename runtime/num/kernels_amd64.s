@@ -4,17 +4,6 @@
 
 #include "textflag.h"
 
-// func hasF16C() bool
-// Requires: CPUID
-TEXT ·hasF16C(SB), NOSPLIT, $0-1
-	MOVL $0x00000001, AX
-	XORL CX, CX
-	CPUID
-	SHRL $0x1d, CX
-	ANDL $0x00000001, CX
-	MOVB CL, ret+0(FP)
-	RET
-
 // func dots4x2AVX2(dst *float32, ld int, w *float32, ws int, x *float32, xs int, n int)
 // Requires: AVX
 TEXT ·dots4x2AVX2(SB), NOSPLIT, $0-56

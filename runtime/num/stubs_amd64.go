@@ -4,9 +4,6 @@
 
 package num
 
-// hasF16C reports CPUID.1:ECX bit 29.
-func hasF16C() bool
-
 // dots4x2AVX2 is dotsScalar for 4 rows of w and 2 of x; ld, ws and xs are
 // strides in values, n is at least 1.
 //

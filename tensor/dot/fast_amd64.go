@@ -11,7 +11,7 @@ import (
 )
 
 // useAVX2 is decided once, at start. It changes the speed, not the results.
-var useAVX2 = cpu.X86.HasAVX2 && hasF16C() && os.Getenv("QUERN_NOASM") != "1"
+var useAVX2 = cpu.X86.HasAVX2 && cpu.X86.HasF16C && os.Getenv("QUERN_NOASM") != "1"
 
 func quantizeQ8_0(q []int8, d []float32, sums []int32, x []float32) {
 	for u := 0; u < len(d); u++ {

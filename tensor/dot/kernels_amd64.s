@@ -4,17 +4,6 @@
 
 #include "textflag.h"
 
-// func hasF16C() bool
-// Requires: CPUID
-TEXT ·hasF16C(SB), NOSPLIT, $0-1
-	MOVL $0x00000001, AX
-	XORL CX, CX
-	CPUID
-	SHRL $0x1d, CX
-	ANDL $0x00000001, CX
-	MOVB CL, ret+0(FP)
-	RET
-
 // func groupBiased32AVX2(acc *float32, codes *byte, d *float32, m *float32, a *int8, da *float32, sums *int32, units int)
 // Requires: AVX, AVX2
 TEXT ·groupBiased32AVX2(SB), NOSPLIT, $0-64

@@ -4,9 +4,6 @@
 
 package dot
 
-// hasF16C reports CPUID.1:ECX bit 29.
-func hasF16C() bool
-
 // groupBiased32AVX2 is sumGroupScalar for 4 weight rows.
 //
 //go:noescape

@@ -4,17 +4,6 @@
 
 #include "textflag.h"
 
-// func hasF16C() bool
-// Requires: CPUID
-TEXT ·hasF16C(SB), NOSPLIT, $0-1
-	MOVL $0x00000001, AX
-	XORL CX, CX
-	CPUID
-	SHRL $0x1d, CX
-	ANDL $0x00000001, CX
-	MOVB CL, ret+0(FP)
-	RET
-
 // func spreadPlainAVX2(codes *int8, scales *float32, src *byte, d *float32, m *float32, bias uint32, blocks int)
 // Requires: AVX, AVX2
 TEXT ·spreadPlainAVX2(SB), NOSPLIT, $0-56

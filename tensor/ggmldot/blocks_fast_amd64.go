@@ -9,7 +9,7 @@ import (
 )
 
 // useFMA is decided once, at start. It changes the speed, not the results.
-var useFMA = cpu.X86.HasAVX2 && cpu.X86.HasFMA && hasF16C() && os.Getenv("QUERN_NOASM") != "1"
+var useFMA = cpu.X86.HasAVX2 && cpu.X86.HasFMA && cpu.X86.HasF16C && os.Getenv("QUERN_NOASM") != "1"
 
 func quantize(q []int8, d, s []float32, sums []int32, x []float32) (odd bool) {
 	if !useFMA {

@@ -4,9 +4,6 @@
 
 package ggmldot
 
-// hasF16C reports CPUID.1:ECX bit 29.
-func hasF16C() bool
-
 // spreadPlainAVX2 is spreadScalar.
 //
 //go:noescape

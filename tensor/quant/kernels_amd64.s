@@ -4,17 +4,6 @@
 
 #include "textflag.h"
 
-// func hasF16C() bool
-// Requires: CPUID
-TEXT ·hasF16C(SB), NOSPLIT, $0-1
-	MOVL $0x00000001, AX
-	XORL CX, CX
-	CPUID
-	SHRL $0x1d, CX
-	ANDL $0x00000001, CX
-	MOVB CL, ret+0(FP)
-	RET
-
 // func decodeF16SIMD(dst *float32, src *byte, n int)
 // Requires: AVX, F16C
 TEXT ·decodeF16SIMD(SB), NOSPLIT, $0-24

@@ -9,4 +9,4 @@ import (
 )
 
 // useSIMD is decided once, at start. It changes the speed, not the bytes.
-var useSIMD = cpu.X86.HasAVX2 && hasF16C() && os.Getenv("QUERN_NOASM") != "1"
+var useSIMD = cpu.X86.HasAVX2 && cpu.X86.HasF16C && os.Getenv("QUERN_NOASM") != "1"

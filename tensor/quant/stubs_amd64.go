@@ -4,9 +4,6 @@
 
 package quant
 
-// hasF16C reports CPUID.1:ECX bit 29.
-func hasF16C() bool
-
 // decodeF16SIMD is decodeF16Scalar for n values, a multiple of 16.
 //
 //go:noescape

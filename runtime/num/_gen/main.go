@@ -17,7 +17,6 @@ import (
 
 func main() {
 	ConstraintExpr("amd64,!noasm")
-	cpuid()
 	for _, half := range []bool{false, true} {
 		for _, tile := range [][2]int{{4, 2}, {4, 1}, {1, 2}, {1, 1}} {
 			dots(tile[0], tile[1], half)
@@ -30,19 +29,6 @@ func main() {
 	gates()
 	plain()
 	Generate()
-}
-
-// cpuid asks for F16C, which golang.org/x/sys/cpu does not know.
-func cpuid() {
-	TEXT("hasF16C", NOSPLIT, "func() bool")
-	Doc("hasF16C reports CPUID.1:ECX bit 29.")
-	MOVL(U32(1), EAX)
-	XORL(ECX, ECX)
-	CPUID()
-	SHRL(U8(29), ECX)
-	ANDL(U32(1), ECX)
-	Store(ECX.As8(), ReturnIndex(0))
-	RET()
 }
 
 var globals = map[string]Mem{}

@@ -18,7 +18,6 @@ const tileWidth = 2048
 
 func main() {
 	ConstraintExpr("amd64,!noasm")
-	cpuid()
 	for _, k := range kinds32 {
 		group32(k)
 		single32(k)
@@ -49,19 +48,6 @@ func main() {
 	gemvsLow()
 	gemvsPacked()
 	Generate()
-}
-
-// cpuid asks for F16C, which golang.org/x/sys/cpu does not know.
-func cpuid() {
-	TEXT("hasF16C", NOSPLIT, "func() bool")
-	Doc("hasF16C reports CPUID.1:ECX bit 29.")
-	MOVL(U32(1), EAX)
-	XORL(ECX, ECX)
-	CPUID()
-	SHRL(U8(29), ECX)
-	ANDL(U32(1), ECX)
-	Store(ECX.As8(), ReturnIndex(0))
-	RET()
 }
 
 // words makes read-only data, once for each name.

@@ -8,7 +8,6 @@ import (
 
 // blocks32 are the kernels of types with blocks of 32 and of floats.
 func blocks32() {
-	cpuid()
 	spread("Plain")
 	spread("Mags")
 	spread("Biased")
@@ -23,19 +22,6 @@ func blocks32() {
 	tiledFloats()
 	lanes32s()
 	quantize()
-}
-
-// cpuid asks for F16C, which golang.org/x/sys/cpu does not know.
-func cpuid() {
-	TEXT("hasF16C", NOSPLIT, "func() bool")
-	Doc("hasF16C reports CPUID.1:ECX bit 29.")
-	MOVL(U32(1), EAX)
-	XORL(ECX, ECX)
-	CPUID()
-	SHRL(U8(29), ECX)
-	ANDL(U32(1), ECX)
-	Store(ECX.As8(), ReturnIndex(0))
-	RET()
 }
 
 // pairOnes adds neighbouring 16-bit lanes by VPMADDWD.

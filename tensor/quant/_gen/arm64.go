@@ -38,7 +38,7 @@ func writeNEON(f *ir.File) error {
 	if *neonOut == "" {
 		return nil
 	}
-	a, err := neon.Translate(f, bounds, func(name string) bool { return name == "hasF16C" })
+	a, err := neon.Translate(f, bounds)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,6 @@ func main() {
 		Generate()
 		return
 	}
-	cpuid()
 	decodeF16()
 	encodeF16()
 	decodeBF16()
@@ -46,19 +45,6 @@ func main() {
 	positiveTrials()
 	symmetricTrials()
 	Generate()
-}
-
-// cpuid asks for F16C, which golang.org/x/sys/cpu does not know.
-func cpuid() {
-	TEXT("hasF16C", NOSPLIT, "func() bool")
-	Doc("hasF16C reports CPUID.1:ECX bit 29.")
-	MOVL(U32(1), EAX)
-	XORL(ECX, ECX)
-	CPUID()
-	SHRL(U8(29), ECX)
-	ANDL(U32(1), ECX)
-	Store(ECX.As8(), ReturnIndex(0))
-	RET()
 }
 
 // words makes read-only data, once for each name.

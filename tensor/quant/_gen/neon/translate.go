@@ -32,9 +32,9 @@ type translator struct {
 	flags   flags
 }
 
-// Translate translates the functions of a file but for those that are skipped.
+// Translate translates the functions of a file.
 // bounds are registers that never hold zero nor what is no number.
-func Translate(f *ir.File, bounds map[reg.ID]bool, skip func(name string) bool) (*Assembly, error) {
+func Translate(f *ir.File, bounds map[reg.ID]bool) (*Assembly, error) {
 	a := &Assembly{data: map[string][]uint32{}}
 	for _, s := range f.Sections {
 		if g, ok := s.(*ir.Global); ok {
@@ -51,9 +51,6 @@ func Translate(f *ir.File, bounds map[reg.ID]bool, skip func(name string) bool) 
 		}
 	}
 	for _, fn := range f.Functions() {
-		if skip(fn.Name) {
-			continue
-		}
 		t := &translator{
 			function: &function{name: fn.Name, short: map[temp]bool{}}, data: a.data, bounds: bounds, halves: map[reg.ID][2]temp{}, numbers: map[reg.ID]temp{},
 			shared: map[uint32]temp{}, bits: map[int64]temp{}, indexes: map[temp]temp{},

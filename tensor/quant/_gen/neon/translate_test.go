@@ -23,7 +23,7 @@ func translated(t *testing.T, body func(c *build.Context, p operand.Mem)) (strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := Translate(file, map[reg.ID]bool{}, func(string) bool { return false })
+	a, err := Translate(file, map[reg.ID]bool{})
 	if err != nil {
 		return "", err
 	}
