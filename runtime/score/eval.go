@@ -71,11 +71,5 @@ func (n *nll) of(logits []float32, id int32) float64 {
 	return num.Log64(sum) - float64(logits[id]-top)
 }
 
-// NLL is -ln of the probability that logits give an id, in quern's order. buf is
-// room that is kept between calls.
-func NLL(logits []float32, id int32, buf *[]float32) float64 {
-	n := nll{num.ExpMinus, *buf}
-	v := n.of(logits, id)
-	*buf = n.buf
-	return v
-}
+// NLL is -ln of the probability that logits give an id, as Measure with the same options has it.
+func NLL(opt Options, logits []float32, id int32) float64 { return newNLL(opt).of(logits, id) }

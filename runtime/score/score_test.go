@@ -5,11 +5,11 @@ import (
 	"math"
 	"testing"
 
+	infer "quern/runtime"
 	"quern/runtime/score"
 )
 
 func TestNLL(t *testing.T) {
-	var buf []float32
 	inf := float32(math.Inf(-1))
 	for _, logits := range [][]float32{{0, 0, 0, 0}, {1, -2, 3.5, 0.25}, {100, 99, -1000, 98}, {inf, 5, inf, 4}} {
 		sum := 0.0
@@ -18,9 +18,11 @@ func TestNLL(t *testing.T) {
 		}
 		for id, v := range logits {
 			want := math.Log(sum) - float64(v)
-			got := score.NLL(logits, int32(id), &buf)
-			if math.Abs(got-want) > 1e-6*math.Max(1, math.Abs(want)) && got != want {
-				t.Errorf("%v: id %d has %v, want %v", logits, id, got, want)
+			for _, opt := range []score.Options{{}, {Act: infer.Q8, Order: infer.OrderGGML}} {
+				got := score.NLL(opt, logits, int32(id))
+				if math.Abs(got-want) > 1e-6*math.Max(1, math.Abs(want)) && got != want {
+					t.Errorf("order %s: %v: id %d has %v, want %v", opt.Order, logits, id, got, want)
+				}
 			}
 		}
 	}

@@ -66,7 +66,6 @@ func TestPrunedPerplexity(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sum float64
-	var buf []float32
 	for c := range 6 {
 		chunk := slices.Clone(used[c*128 : (c+1)*128])
 		chunk[0] = 1
@@ -83,7 +82,7 @@ func TestPrunedPerplexity(t *testing.T) {
 					row[id] = float32(math.Inf(-1))
 				}
 			}
-			sum += score.NLL(row, chunk[i+1], &buf)
+			sum += score.NLL(opt, row, chunk[i+1])
 			return nil
 		}); err != nil {
 			t.Fatal(err)
