@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,7 +39,11 @@ type orderGolden struct {
 }
 
 func (g *orderGolden) String() string {
-	return fmt.Sprintf("%s%v in %s, %d chunks of %d", g.Model, len(g.Config), g.Type, g.Chunks, g.Context)
+	name := g.Model
+	if len(g.Config) > 0 {
+		name += " with " + strings.Join(slices.Sorted(maps.Keys(g.Config)), ", ")
+	}
+	return fmt.Sprintf("%s in %s, %d chunks of %d", name, g.Type, g.Chunks, g.Context)
 }
 
 func orderGoldens(t *testing.T) []orderGolden {
