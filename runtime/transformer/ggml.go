@@ -58,7 +58,7 @@ func prepareGGML(ctx context.Context, s *session, list []product) error {
 		p := &list[i]
 		k := p.m.ggml
 		if k == nil {
-			if err := prepareQuern(ctx, s, list[i:i+1]); err != nil {
+			if err := s.rounded(ctx, list, i); err != nil {
 				return err
 			}
 			continue

@@ -206,26 +206,33 @@ func (w *products) piece(i int, sc *scratch) error {
 // prepareQuern rounds activations to what the kernels of package dot take.
 func prepareQuern(ctx context.Context, s *session, list []product) error {
 	for i := range list {
-		p := &list[i]
-		if s.act == infer.Q8 && p.m.rounded {
-			p.in = s.round(i, p.in)
-		}
-		if s.act != infer.Q8 || p.m.q8 == nil {
-			continue
-		}
-		for _, before := range list[:i] {
-			if before.packed != nil && before.packed.Format() == p.m.q8.Format() && before.packed.Width() == p.m.q8.Width() && &before.in.x[0] == &p.in.x[0] {
-				p.packed = before.packed
-			}
-		}
-		if p.packed == nil {
-			var err error
-			if p.packed, err = s.pack(ctx, i, p); err != nil {
-				return err
-			}
+		if err := s.rounded(ctx, list, i); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// rounded rounds the activations of product i of a list, or takes what one before it has of them.
+func (s *session) rounded(ctx context.Context, list []product, i int) (err error) {
+	p := &list[i]
+	if s.act != infer.Q8 {
+		return nil
+	}
+	if p.m.rounded {
+		p.in = s.round(i, p.in)
+	}
+	if p.m.q8 == nil {
+		return nil
+	}
+	for _, before := range list[:i] {
+		if b := before.packed; b != nil && b.Format() == p.m.q8.Format() && b.Width() == p.m.q8.Width() && &before.in.x[0] == &p.in.x[0] {
+			p.packed = b
+			return nil
+		}
+	}
+	p.packed, err = s.pack(ctx, i, p)
+	return err
 }
 
 // batchKey tells the memory of packed activations apart. place keeps those of one
