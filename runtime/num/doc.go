@@ -23,4 +23,4 @@
 // machine.
 package num
 
-//go:generate sh -c "cd _gen && go run . -out ../kernels_amd64.s -stubs ../stubs_amd64.go -pkg num"
+//go:generate go -C _gen run . -out ../kernels_amd64.s -stubs ../stubs_amd64.go -pkg num

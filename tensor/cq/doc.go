@@ -31,3 +31,5 @@
 // norms are those of the Python exporter. (Source: the description of the format
 // by its exporter.)
 package cq
+
+//go:generate go -C _gen run . -out ../kernels_amd64.s -stubs ../stubs_amd64.go -pkg cq

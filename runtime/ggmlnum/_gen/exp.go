@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // exponential holds the constants of vexp.
@@ -16,7 +18,7 @@ func newExponential() exponential {
 		toBase2: floats("perLn2", 0x1.715476p+0), magic: floats("magic", 0x1.8p23), high: floats("ln2High", 0x1.62e4p-1), low: floats("ln2Low", 0x1.7f7d1cp-20),
 		c1: floats("c1", 0x1.ffffecp-1), c2: floats("c2", 0x1.fffdb6p-2), c3: floats("c3", 0x1.555e66p-3), c4: floats("c4", 0x1.573e2ep-5), c5: floats("c5", 0x1.0e4020p-7),
 		one: floats("one", 1), far: floats("far", 126), farther: floats("farther", 192),
-		down: words("down", 0x82000000), top: words("top", 0x7f000000), sign: words("sign", 1<<31),
+		down: Eights("down", 0x82000000), top: Eights("top", 0x7f000000), sign: Eights("sign", 1<<31),
 	}
 }
 
@@ -70,7 +72,7 @@ func expSum() {
 	TEXT("expSumAVX2", NOSPLIT, "func(x *float32, n int, top float32) float64")
 	Doc("expSumAVX2 is expSumScalar for n values, a multiple of 8 and not 0.")
 	Pragma("noescape")
-	x, n, top := Load(Param("x"), GP64()), Load(Param("n"), GP64()), everywhere("top")
+	x, n, top := Load(Param("x"), GP64()), Load(Param("n"), GP64()), Everywhere("top")
 	e := newExponential()
 	sum := XMM()
 	VXORPD(sum, sum, sum)

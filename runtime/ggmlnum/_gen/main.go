@@ -13,6 +13,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 func main() {
@@ -28,33 +30,7 @@ func main() {
 	Generate()
 }
 
-var globals = map[string]Mem{}
-
-// words makes read-only data of eight equal words, once for each name.
-func words(name string, bits uint32) Mem {
-	if m, ok := globals[name]; ok {
-		return m
-	}
-	m := GLOBL(name, RODATA|NOPTR)
-	for i := range 8 {
-		DATA(4*i, U32(bits))
-	}
-	globals[name] = m
-	return m
-}
-
-func floats(name string, v float32) Mem { return words(name, math.Float32bits(v)) }
-
-// everywhere fills a register with a float parameter.
-func everywhere(param string) VecVirtual {
-	arg, err := Param(param).Resolve()
-	if err != nil {
-		panic(err)
-	}
-	r := YMM()
-	VBROADCASTSS(arg.Addr, r)
-	return r
-}
+func floats(name string, v float32) Mem { return Eights(name, math.Float32bits(v)) }
 
 // gemm adds to rows rows of c, vectors*8 values each, the products of rows of a with k rows of b.
 func gemm(rows, vectors int) {

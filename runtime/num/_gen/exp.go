@@ -7,6 +7,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // exponential holds the constants of num.Exp.
@@ -18,10 +20,10 @@ type exponential struct {
 func newExponential() exponential {
 	const ln2High = 0x1.62ep-1
 	e := exponential{top: float("expTop", 89), bottom: float("expBottom", -104), toBase2: float("perLn2", 1/math.Ln2), magic: float("roundMagic", 0x1.8p23),
-		high: float("ln2High", ln2High), low: float("ln2Low", math.Ln2-ln2High), one: float("one", 1), bias: constant("expBias", 127)}
+		high: float("ln2High", ln2High), low: float("ln2Low", math.Ln2-ln2High), one: float("one", 1), bias: Spread("expBias", 127)}
 	for i, d := range []float64{5040, 720, 120, 24, 6, 2} {
 		b := math.Float32bits(float32(1 / d))
-		e.series = append(e.series, words(fmt.Sprintf("expSeries%d", i), b, b, b, b, b, b, b, b))
+		e.series = append(e.series, Words(fmt.Sprintf("expSeries%d", i), b, b, b, b, b, b, b, b))
 	}
 	return e
 }
@@ -73,22 +75,11 @@ func eights(n Register, body func(), pointers ...Register) {
 	RET()
 }
 
-// everywhere fills a register with a float parameter.
-func everywhere(param string) VecVirtual {
-	arg, err := Param(param).Resolve()
-	if err != nil {
-		panic(err)
-	}
-	r := YMM()
-	VBROADCASTSS(arg.Addr, r)
-	return r
-}
-
 func expMinus() {
 	TEXT("expMinusAVX2", NOSPLIT, "func(x *float32, n int, m float32)")
 	Doc("expMinusAVX2 is expMinusScalar for n values, a multiple of 8 and not 0.")
 	Pragma("noescape")
-	x, n, m := Load(Param("x"), GP64()), Load(Param("n"), GP64()), everywhere("m")
+	x, n, m := Load(Param("x"), GP64()), Load(Param("n"), GP64()), Everywhere("m")
 	e := newExponential()
 	eights(n, func() {
 		v := YMM()
@@ -120,11 +111,11 @@ func gates() {
 	}
 	write("siluMulAVX2", "siluMulScalar", func(x, v VecVirtual) {
 		sign := uint32(1 << 31)
-		VXORPS(words("sign", sign, sign, sign, sign, sign, sign, sign, sign), x, v)
+		VXORPS(Words("sign", sign, sign, sign, sign, sign, sign, sign, sign), x, v)
 	})
 	eight := func(name string, f float64) Mem {
 		b := math.Float32bits(float32(f))
-		return words(name, b, b, b, b, b, b, b, b)
+		return Words(name, b, b, b, b, b, b, b, b)
 	}
 	write("geluMulAVX2", "geluMulScalar", func(x, v VecVirtual) {
 		VMULPS(x, x, v)

@@ -13,6 +13,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 func main() {
@@ -31,41 +33,13 @@ func main() {
 	Generate()
 }
 
-var globals = map[string]Mem{}
-
-// words makes read-only data, once for each name.
-func words(name string, v ...uint32) Mem {
-	if m, ok := globals[name]; ok {
-		return m
-	}
-	m := GLOBL(name, RODATA|NOPTR)
-	for i, w := range v {
-		DATA(4*i, U32(w))
-	}
-	globals[name] = m
-	return m
-}
-
-// constant fills a register with a word that is kept in memory once.
-func constant(name string, bits uint32) VecVirtual {
-	r := YMM()
-	VBROADCASTSS(words(name, bits), r)
-	return r
-}
-
 func float(name string, v float64) VecVirtual {
-	return constant(name, math.Float32bits(float32(v)))
-}
-
-func zeroed() VecVirtual {
-	r := YMM()
-	VXORPS(r, r, r)
-	return r
+	return Spread(name, math.Float32bits(float32(v)))
 }
 
 // tailMasks has a set word for each of the last n%8 lanes: the mask of n%8 = k
 // starts at byte 32-4k.
 func tailMasks() Mem {
 	const set = 0xffffffff
-	return words("tailMasks", set, set, set, set, set, set, set, set, 0, 0, 0, 0, 0, 0, 0, 0)
+	return Words("tailMasks", set, set, set, set, set, set, set, set, 0, 0, 0, 0, 0, 0, 0, 0)
 }

@@ -3,7 +3,8 @@ package main
 import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
-	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // plain writes the elementwise functions, for n values, a multiple of 8 and not
@@ -14,10 +15,9 @@ func plain() {
 		Doc(name + " is " + what + " for n values, a multiple of 8 and not 0.")
 		Pragma("noescape")
 	}
-	pointer := func(name string) Register { return Load(Param(name), GP64()) }
 
 	start("scaleAVX2", "scaleScalar", "x *float32, n int, a float32")
-	x, n, a := pointer("x"), pointer("n"), everywhere("a")
+	x, n, a := Pointer("x"), Pointer("n"), Everywhere("a")
 	eights(n, func() {
 		v := YMM()
 		VMULPS(Mem{Base: x}, a, v)
@@ -25,7 +25,7 @@ func plain() {
 	}, x)
 
 	start("addAVX2", "addScalar", "dst, x *float32, n int")
-	dst, x, n := pointer("dst"), pointer("x"), pointer("n")
+	dst, x, n := Pointer("dst"), Pointer("x"), Pointer("n")
 	eights(n, func() {
 		v := YMM()
 		VMOVUPS(Mem{Base: dst}, v)
@@ -34,8 +34,8 @@ func plain() {
 	}, dst, x)
 
 	start("scaleMulAVX2", "scaleMulScalar", "dst, x, w *float32, n int, a float32")
-	dst, x, w, n := pointer("dst"), pointer("x"), pointer("w"), pointer("n")
-	a = everywhere("a")
+	dst, x, w, n := Pointer("dst"), Pointer("x"), Pointer("w"), Pointer("n")
+	a = Everywhere("a")
 	eights(n, func() {
 		v := YMM()
 		VMULPS(Mem{Base: x}, a, v)
@@ -46,8 +46,8 @@ func plain() {
 	TEXT("maxLanesAVX2", NOSPLIT, "func(lanes, x *float32, n int)")
 	Doc("maxLanesAVX2 is maxLanesScalar for n values, a multiple of 8 and not 0.")
 	Pragma("noescape")
-	lanes := pointer("lanes")
-	x, n = pointer("x"), pointer("n")
+	lanes := Pointer("lanes")
+	x, n = Pointer("x"), Pointer("n")
 	m := YMM()
 	VMOVUPS(Mem{Base: lanes}, m)
 	Label("loop")
@@ -64,8 +64,8 @@ func plain() {
 	TEXT("sumLanesAVX2", NOSPLIT, "func(lanes, x *float32, n int)")
 	Doc("sumLanesAVX2 is sumLanesScalar for n values, a multiple of 8 and not 0.")
 	Pragma("noescape")
-	lanes = pointer("lanes")
-	x, n = pointer("x"), pointer("n")
+	lanes = Pointer("lanes")
+	x, n = Pointer("x"), Pointer("n")
 	sum := YMM()
 	VMOVUPS(Mem{Base: lanes}, sum)
 	Label("loop")

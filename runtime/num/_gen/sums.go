@@ -6,6 +6,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // element is the size of a value, and the way 8 of them are loaded.
@@ -70,7 +72,7 @@ func dots(rows, cols int, half bool) {
 
 	acc := make([]VecVirtual, rows*cols)
 	for i := range acc {
-		acc[i] = zeroed()
+		acc[i] = Zeroed()
 	}
 	step := func(loadW, loadX func(m, r Op)) {
 		xv := make([]VecVirtual, cols)

@@ -11,6 +11,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 func main() {
@@ -202,11 +204,7 @@ func nearest() {
 
 // permutation puts the groups of four that packing leaves apart into order.
 func permutation() Mem {
-	m := GLOBL("order", RODATA|NOPTR)
-	for i, w := range []uint32{0, 4, 1, 5, 2, 6, 3, 7} {
-		DATA(4*i, U32(w))
-	}
-	return m
+	return Words("order", 0, 4, 1, 5, 2, 6, 3, 7)
 }
 
 // nibbles looks up numbers of 4 bits: in the lower and the upper half of the table,

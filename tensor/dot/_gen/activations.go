@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // maxOver leaves the greatest lane of a vector in all lanes. Magnitudes compare
@@ -34,7 +36,7 @@ func codes32(x Register, at int, by, order VecVirtual) VecVirtual {
 	return v[0]
 }
 
-func packOrder() VecVirtual { return load(words("packOrder", 0, 4, 1, 5, 2, 6, 3, 7)) }
+func packOrder() VecVirtual { return Fetch(Words("packOrder", 0, 4, 1, 5, 2, 6, 3, 7)) }
 
 func oneBytes() VecVirtual { return fill("oneBytes", 1) }
 
@@ -50,11 +52,11 @@ func quantizeQ8_0() {
 	TEXT("quantizeQ8_0AVX2", NOSPLIT, "func(q *int8, d *float32, sums *int32, x *float32, blocks int) int")
 	Doc("quantizeQ8_0AVX2 is quantizeQ8_0Scalar as far as blocks have an ordinary scale. It gives the number of blocks left.")
 	Pragma("noescape")
-	q, d, sums, x, blocks := pointer("q"), pointer("d"), pointer("sums"), pointer("x"), pointer("blocks")
-	abs, order, ones := load(eights("absBits", 0x7fffffff)), packOrder(), oneBytes()
+	q, d, sums, x, blocks := Pointer("q"), Pointer("d"), Pointer("sums"), Pointer("x"), Pointer("blocks")
+	abs, order, ones := Fetch(Eights("absBits", 0x7fffffff)), packOrder(), oneBytes()
 	by, one := XMM(), XMM()
-	VMOVSS(words("float127", 0x42fe0000), by)
-	VMOVSS(words("oneFloat", 0x3f800000), one)
+	VMOVSS(Words("float127", 0x42fe0000), by)
+	VMOVSS(Words("oneFloat", 0x3f800000), one)
 	Label("loop")
 	TESTQ(blocks, blocks)
 	JZ(LabelRef("done"))
@@ -107,9 +109,9 @@ func quantizeQ8_K() {
 	TEXT("quantizeQ8_KAVX2", NOSPLIT, "func(q *int8, d *float32, sums *int16, x *float32) bool")
 	Doc("quantizeQ8_KAVX2 is quantizeQ8_KScalar. It is false, and does nothing, if the scale is not ordinary.")
 	Pragma("noescape")
-	q, d, sums, x := pointer("q"), pointer("d"), pointer("sums"), pointer("x")
-	abs, order, ones := load(eights("absBits", 0x7fffffff)), packOrder(), oneBytes()
-	m := ymms(2)
+	q, d, sums, x := Pointer("q"), Pointer("d"), Pointer("sums"), Pointer("x")
+	abs, order, ones := Fetch(Eights("absBits", 0x7fffffff)), packOrder(), oneBytes()
+	m := YMMs(2)
 	for i := range 32 {
 		if i < 2 {
 			VPAND(Mem{Base: x, Disp: 32 * i}, abs, m[i])
@@ -127,9 +129,9 @@ func quantizeQ8_K() {
 	CMPL(bits, U32(0x7f800000-6<<23-1))
 	JAE(LabelRef("odd"))
 	by, scale := YMM(), XMM()
-	VMOVSS(words("float127", 0x42fe0000), by.AsX())
+	VMOVSS(Words("float127", 0x42fe0000), by.AsX())
 	VDIVSS(m[0].AsX(), by.AsX(), by.AsX())
-	VMOVSS(words("oneFloat", 0x3f800000), scale)
+	VMOVSS(Words("oneFloat", 0x3f800000), scale)
 	VDIVSS(by.AsX(), scale, scale)
 	VMOVSS(scale, Mem{Base: d})
 	VBROADCASTSS(by.AsX(), by)

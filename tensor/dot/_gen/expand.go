@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // Expanders turn a row of a tile into float32 values: with the decoders' own
@@ -45,12 +47,12 @@ func expand32(affine bool) {
 		Doc(name + " decodes units of 32 values; halves are the scales of the last 16 of each.")
 	}
 	Pragma("noescape")
-	dst, codes, d, m, units := pointer("dst"), pointer("codes"), pointer("d"), pointer(last), pointer("units")
+	dst, codes, d, m, units := Pointer("dst"), Pointer("codes"), Pointer("d"), Pointer(last), Pointer("units")
 	var bias VecVirtual
 	if !affine {
 		bias = broadcastBias()
 	}
-	loop("loop", units, func() {
+	Loop("loop", units, func() {
 		scale, second := YMM(), YMM()
 		VBROADCASTSS(Mem{Base: d}, scale)
 		VBROADCASTSS(Mem{Base: m}, second)
@@ -95,19 +97,19 @@ func expand256(affine bool) {
 		Doc(name + " decodes units of 256 values.")
 	}
 	Pragma("noescape")
-	dst, codes, d, scales, units := pointer("dst"), pointer("codes"), pointer("d"), pointer("scales"), pointer("units")
-	m, corr := pointer("m"), pointer("corr")
+	dst, codes, d, scales, units := Pointer("dst"), Pointer("codes"), Pointer("d"), Pointer("scales"), Pointer("units")
+	m, corr := Pointer("m"), Pointer("corr")
 	var bias VecVirtual
 	if !affine {
 		bias = broadcastBias()
 	}
-	loop("loop", units, func() {
+	Loop("loop", units, func() {
 		scale, low := YMM(), YMM()
 		VBROADCASTSS(Mem{Base: d}, scale)
 		VBROADCASTSS(Mem{Base: m}, low)
 		j := GP64()
 		MOVQ(U32(16), j)
-		loop("blocks", j, func() {
+		Loop("blocks", j, func() {
 			s := floatOf(Mem{Base: scales})
 			VMULPS(scale, s, s)
 			var min func(v VecVirtual)

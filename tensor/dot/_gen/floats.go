@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // dotFloats multiplies 4 rows of floats with one or two others, in groups of 8.
@@ -18,7 +20,7 @@ func dotFloats(tokens int) {
 		Doc(name + " is dotFloatsAVX2 for two rows of x, width values apart.")
 	}
 	Pragma("noescape")
-	dst, x, width := pointer("dst"), pointer("x"), pointer("width")
+	dst, x, width := Pointer("dst"), Pointer("x"), Pointer("width")
 	groups, rest := GP64(), GP64()
 	MOVQ(width, groups)
 	SHRQ(U8(3), groups)
@@ -26,21 +28,21 @@ func dotFloats(tokens int) {
 	ANDQ(U32(7), rest)
 	SHLQ(U8(2), width)
 	rows := make([]Register, 4)
-	rows[0] = pointer("rows")
+	rows[0] = Pointer("rows")
 	for i := 1; i < 4; i++ {
 		rows[i] = GP64()
 		LEAQ(Mem{Base: rows[i-1], Index: width, Scale: 1}, rows[i])
 	}
 	other := GP64()
 	LEAQ(Mem{Base: x, Index: width, Scale: 1}, other)
-	acc := ymms(4 * tokens)
+	acc := YMMs(4 * tokens)
 	for _, a := range acc {
 		VXORPS(a, a, a)
 	}
 	at := GP64()
 	XORQ(at, at)
 	step := func(get func(from Mem, to VecVirtual)) {
-		v := ymms(tokens)
+		v := YMMs(tokens)
 		get(Mem{Base: x, Index: at, Scale: 1}, v[0])
 		if tokens == 2 {
 			get(Mem{Base: other, Index: at, Scale: 1}, v[1])
@@ -57,7 +59,7 @@ func dotFloats(tokens int) {
 	}
 	TESTQ(groups, groups)
 	JZ(LabelRef("rest"))
-	loop("loop", groups, func() {
+	Loop("loop", groups, func() {
 		step(func(from Mem, to VecVirtual) { VMOVUPS(from, to) })
 		ADDQ(I32(32), at)
 	})
@@ -66,7 +68,7 @@ func dotFloats(tokens int) {
 	JZ(LabelRef("sums"))
 	// rest lanes are taken, 8-rest are left out.
 	table, mask := GP64(), YMM()
-	LEAQ(words("laneMask", ^uint32(0), ^uint32(0), ^uint32(0), ^uint32(0), ^uint32(0), ^uint32(0), ^uint32(0), ^uint32(0),
+	LEAQ(Words("laneMask", ^uint32(0), ^uint32(0), ^uint32(0), ^uint32(0), ^uint32(0), ^uint32(0), ^uint32(0), ^uint32(0),
 		0, 0, 0, 0, 0, 0, 0, 0), table)
 	NEGQ(rest)
 	VMOVDQU(Mem{Base: table, Index: rest, Scale: 4, Disp: 32}, mask)

@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // A gemv kernel multiplies 8 whole rows of weights, as the file holds them, with
@@ -26,14 +28,14 @@ func newGemv(name string, bytes int, sums string) (g gemv, units Register, acc V
 	TEXT("gemv"+name+"AVX2", NOSPLIT, "func(dst *float32, w *byte, rowBytes, ahead int, a *int8, da *float32, sums *"+sums+", units int)")
 	Doc("gemv"+name+"AVX2 multiplies 8 rows of "+name+", rowBytes apart, with an activation row. Bytes that lie", "ahead are asked for early.")
 	Pragma("noescape")
-	g = gemv{first: pointer("w"), fifth: GP64(), apart: pointer("rowBytes"), triple: GP64(), ahead: pointer("ahead"),
-		a: pointer("a"), da: pointer("da"), sums: pointer("sums"), bytes: bytes}
+	g = gemv{first: Pointer("w"), fifth: GP64(), apart: Pointer("rowBytes"), triple: GP64(), ahead: Pointer("ahead"),
+		a: Pointer("a"), da: Pointer("da"), sums: Pointer("sums"), bytes: bytes}
 	LEAQ(Mem{Base: g.first, Index: g.apart, Scale: 4}, g.fifth)
 	LEAQ(Mem{Base: g.apart, Index: g.apart, Scale: 2}, g.triple)
 	ADDQ(g.first, g.ahead)
 	acc = YMM()
 	VXORPS(acc, acc, acc)
-	return g, pointer("units"), acc
+	return g, Pointer("units"), acc
 }
 
 // at is an address in row i's unit.
@@ -77,7 +79,7 @@ func (g gemv) end(acc VecVirtual) {
 	bad := YMM()
 	VCMPPS(U8(3), acc, acc, bad)
 	VBLENDVPS(bad, quietNaNs(), acc, acc)
-	VMOVUPS(acc, Mem{Base: pointer("dst")})
+	VMOVUPS(acc, Mem{Base: Pointer("dst")})
 	VZEROUPPER()
 	RET()
 }
@@ -151,7 +153,7 @@ func sum8(row func(i int) VecVirtual) VecVirtual { return joinHalves(sum4(0, row
 func gemvSigned(name string, bytes int, constants func(), value func(m gemv, i int) VecVirtual) {
 	g, units, acc := newGemv(name, bytes, "int32")
 	constants()
-	loop("loop", units, func() {
+	Loop("loop", units, func() {
 		x, da := YMM(), YMM()
 		VMOVDQU(Mem{Base: g.a}, x)
 		n := sum8(func(i int) VecVirtual {
@@ -181,8 +183,8 @@ func gemvNibbles(name string, bytes, at, fifth, bias int, affine bool) {
 	var spread [2]Mem
 	var bits, sixteen VecVirtual
 	if fifth > 0 {
-		spread[0] = words("spreadLow", 0, 0, 0x01010101, 0x01010101, 0, 0, 0x01010101, 0x01010101)
-		spread[1] = words("spreadHigh", 0x02020202, 0x02020202, 0x03030303, 0x03030303, 0x02020202, 0x02020202, 0x03030303, 0x03030303)
+		spread[0] = Words("spreadLow", 0, 0, 0x01010101, 0x01010101, 0, 0, 0x01010101, 0x01010101)
+		spread[1] = Words("spreadHigh", 0x02020202, 0x02020202, 0x03030303, 0x03030303, 0x02020202, 0x02020202, 0x03030303, 0x03030303)
 		_, bits, sixteen = fifthBitsConstants()
 	}
 	both := func(i, at int) VecVirtual {
@@ -191,8 +193,8 @@ func gemvNibbles(name string, bytes, at, fifth, bias int, affine bool) {
 		VINSERTI128(U8(1), g.at(i+4, at), y, y)
 		return y
 	}
-	loop("loop", units, func() {
-		x := ymms(2)
+	Loop("loop", units, func() {
+		x := YMMs(2)
 		for k := range x {
 			VBROADCASTI128(Mem{Base: g.a, Disp: 16 * k}, x[k])
 		}
@@ -259,7 +261,7 @@ func gemvs32() {
 	gemvNibbles("Q4_1", 20, 4, 0, 0, true)
 	gemvNibbles("Q5_0", 22, 6, 2, 4, false)
 	gemvNibbles("Q5_1", 24, 8, 4, 0, true)
-	gemvSigned("Q8_0", 34, func() {}, func(g gemv, i int) VecVirtual { return load(g.at(i, 2)) })
+	gemvSigned("Q8_0", 34, func() {}, func(g gemv, i int) VecVirtual { return Fetch(g.at(i, 2)) })
 	var low, shifts, values VecVirtual
 	gemvSigned("IQ4_NL", 18, func() { shifts, low, values = highFour(), fill("low4", 15), table("iq4Codes", 0, iq4...) }, func(g gemv, i int) VecVirtual {
 		y := nibblesAt(g.at(i, 2), shifts, low)

@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // gemv256 is for units of 256 values. row gives the products of a row, scaled and
@@ -12,7 +14,7 @@ import (
 func gemv256(name string, bytes, scale int, minima bool, constants func(), row func(g gemv, i int) (n, c VecVirtual)) {
 	g, units, acc := newGemv(name, bytes, "int16")
 	constants()
-	loop("loop", units, func() {
+	Loop("loop", units, func() {
 		da := YMM()
 		var n, c [2]VecVirtual
 		for k := range n {
@@ -47,7 +49,7 @@ func gemv256(name string, bytes, scale int, minima bool, constants func(), row f
 // wordOf takes byte j of each half as a word, everywhere.
 func wordOf(j int) Mem {
 	w := uint32(j)*0x00010001 | 0x80008000
-	return eights("word"+string(rune('a'+j)), w)
+	return Eights("word"+string(rune('a'+j)), w)
 }
 
 // accumulate adds the products of codes with the activations from value v on, times
@@ -87,20 +89,20 @@ func gemvs256() {
 		s := sixes(g, i)
 		n, c = YMM(), minima(g, s)
 		for p := range 4 {
-			q := load(g.at(i, 16+32*p))
+			q := Fetch(g.at(i, 16+32*p))
 			g.accumulate(n, shifted(q, 0, 0, low4), 64*p, scaled(s, 2*p))
 			g.accumulate(n, shifted(q, 4, 0, low4), 64*p+32, scaled(s, 2*p+1))
 		}
 		return n, c
 	})
 	gemv256("Q5_K", 176, 0, true, func() { low4 = fill("low4", 15) }, func(g gemv, i int) (n, c VecVirtual) {
-		s, high := sixes(g, i), load(g.at(i, 16))
+		s, high := sixes(g, i), Fetch(g.at(i, 16))
 		n, c = YMM(), minima(g, s)
 		for p := range 4 {
-			q := load(g.at(i, 48+32*p))
+			q := Fetch(g.at(i, 48+32*p))
 			for k := range 2 {
 				y := shifted(q, 4*k, 0, low4)
-				VPOR(shifted(high, 2*p+k, 4, eights("sixteen", 0x10101010)), y, y)
+				VPOR(shifted(high, 2*p+k, 4, Eights("sixteen", 0x10101010)), y, y)
 				g.accumulate(n, y, 64*p+32*k, scaled(s, 2*p+k))
 			}
 		}
@@ -112,9 +114,9 @@ func gemvs256() {
 		VPMOVSXBW(g.at(i, 192), s)
 		both := bothHalves(s)
 		for half := range 2 {
-			high := load(g.at(i, 128+32*half))
+			high := Fetch(g.at(i, 128+32*half))
 			for l := range 2 {
-				q := load(g.at(i, 64*half+32*l))
+				q := Fetch(g.at(i, 64*half+32*l))
 				for k := range 2 {
 					y := shifted(q, 4*k, 0, low4)
 					VPOR(shifted(high, 4*k+2*l, 4, bits45), y, y)
@@ -137,12 +139,12 @@ func wordPair(j int) Mem {
 	a := uint32(4*j+1)<<8 | uint32(4*j)
 	b := a + 0x0202
 	a, b = a*0x00010001, b*0x00010001
-	return words("wordPair"+string(rune('a'+j)), a, a, a, a, b, b, b, b)
+	return Words("wordPair"+string(rune('a'+j)), a, a, a, a, b, b, b, b)
 }
 
 // bothHalves gives 16 words: 0-7 in both halves, and 8-15.
 func bothHalves(s VecVirtual) []VecVirtual {
-	both := ymms(2)
+	both := YMMs(2)
 	VPERM2I128(U8(0x00), s, s, both[0])
 	VPERM2I128(U8(0x11), s, s, both[1])
 	return both
@@ -166,15 +168,15 @@ func gemvsLow() {
 		n, c = YMM(), YMM()
 		VMOVDQU(g.at(i, 0), x)
 		VPSRLW(U8(4), x, m)
-		VPAND(eights("low4", 0x0f0f0f0f), x, x)
-		VPAND(eights("low4", 0x0f0f0f0f), m, m)
+		VPAND(Eights("low4", 0x0f0f0f0f), x, x)
+		VPAND(Eights("low4", 0x0f0f0f0f), m, m)
 		VPMOVZXBW(x, s)
 		VPMOVZXBW(m, c)
 		VPMADDWD(Mem{Base: g.sums}, c, c)
 		var q VecVirtual
 		eachPart(g, n, bothHalves(s), func(half, k int) VecVirtual {
 			if k == 0 {
-				q = load(g.at(i, 16+32*half))
+				q = Fetch(g.at(i, 16+32*half))
 			}
 			return shifted(q, 2*k, 0, low2)
 		})
@@ -187,14 +189,14 @@ func gemvsLow() {
 		VPBROADCASTD(g.at(i, 104), h)
 		q3Scales(x, h)
 		VPMOVSXBW(x, s)
-		high := load(g.at(i, 0))
+		high := Fetch(g.at(i, 0))
 		var q VecVirtual
 		eachPart(g, n, bothHalves(s), func(half, k int) VecVirtual {
 			if k == 0 {
-				q = load(g.at(i, 32+32*half))
+				q = Fetch(g.at(i, 32+32*half))
 			}
 			y := shifted(q, 2*k, 0, low2)
-			VPOR(shifted(high, 4*half+k, 2, eights("four", 0x04040404)), y, y)
+			VPOR(shifted(high, 4*half+k, 2, Eights("four", 0x04040404)), y, y)
 			return y
 		})
 		// The codes are 4 too high.
@@ -217,7 +219,7 @@ func gemvsLow() {
 			VPSIGNB(w, x, x)
 			VPABSB(w, w)
 			VPMADDUBSW(x, w, w)
-			VMOVDQU(eights("lane"+string(rune('0'+j)), uint32(j)), t)
+			VMOVDQU(Eights("lane"+string(rune('0'+j)), uint32(j)), t)
 			VPERMD(s, t, t)
 			VPMADDWD(t, w, w)
 			if j == 0 {

@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // A packed gemv kernel multiplies a group of rows in a repacked layout with one
@@ -28,12 +30,12 @@ func packedKernel(layout string, rows, bytes, units, width int, constants func()
 	TEXT("gemv_"+layout+"AVX2", NOSPLIT, "func(dst *float32, w *byte, ahead int, a *int8, da *float32, sums *"+sums+", bundles int)")
 	Doc("gemv_"+layout+"AVX2 multiplies a group of rows in layout "+layout+" with an activation row. Bytes", "that lie ahead are asked for early.")
 	Pragma("noescape")
-	g := packedGemv{w: pointer("w"), ahead: pointer("ahead"), a: pointer("a"), da: pointer("da"), sums: pointer("sums"), rows: rows, bytes: bytes}
-	bundles := pointer("bundles")
+	g := packedGemv{w: Pointer("w"), ahead: Pointer("ahead"), a: Pointer("a"), da: Pointer("da"), sums: Pointer("sums"), rows: rows, bytes: bytes}
+	bundles := Pointer("bundles")
 	constants()
 	acc := YMM()
 	VXORPS(acc, acc, acc)
-	loop("loop", bundles, func() {
+	Loop("loop", bundles, func() {
 		for at := 0; at < bytes; at += 64 {
 			PREFETCHT0(Mem{Base: g.w, Index: g.ahead, Scale: 1, Disp: at})
 		}
@@ -47,9 +49,9 @@ func packedKernel(layout string, rows, bytes, units, width int, constants func()
 	VCMPPS(U8(3), acc, acc, bad)
 	VBLENDVPS(bad, quietNaNs(), acc, acc)
 	if rows == 4 {
-		VMOVUPS(acc.AsX(), Mem{Base: pointer("dst")})
+		VMOVUPS(acc.AsX(), Mem{Base: Pointer("dst")})
 	} else {
-		VMOVUPS(acc, Mem{Base: pointer("dst")})
+		VMOVUPS(acc, Mem{Base: Pointer("dst")})
 	}
 	VZEROUPPER()
 	RET()
@@ -126,7 +128,7 @@ func (s shape) activations(g packedGemv, v int) VecVirtual {
 	default:
 		// Four values for the lower half's rows, the next four for the upper one's.
 		VPBROADCASTQ(Mem{Base: g.a, Disp: v}, y)
-		VPSHUFB(words("quadEachHalf", 0x03020100, 0x03020100, 0x03020100, 0x03020100, 0x07060504, 0x07060504, 0x07060504, 0x07060504), y, y)
+		VPSHUFB(Words("quadEachHalf", 0x03020100, 0x03020100, 0x03020100, 0x03020100, 0x07060504, 0x07060504, 0x07060504, 0x07060504), y, y)
 	}
 	return y
 }
@@ -201,7 +203,7 @@ func packedIQ4_NL(name string, s shape) {
 		for at, k := 0, 0; at < 16; at += s.step() {
 			low, high := s.activations(g, at), s.activations(g, 16+at)
 			for i := range n {
-				q, h := load(g.at(2*s.rows+32*k)), YMM()
+				q, h := Fetch(g.at(2*s.rows+32*k)), YMM()
 				VPSRLW(U8(4), q, h)
 				VPAND(low4, q, q)
 				VPAND(low4, h, h)
@@ -225,7 +227,7 @@ func packedMXFP4(name string, s shape) {
 		for at, k := 0, 0; at < 16; at += s.step() {
 			low, high := s.activations(g, at), s.activations(g, 16+at)
 			for i := range n {
-				q, h := load(g.at(s.rows+32*k)), YMM()
+				q, h := Fetch(g.at(s.rows+32*k)), YMM()
 				VPSRLW(U8(4), q, h)
 				VPAND(low4, q, q)
 				VPAND(low4, h, h)
@@ -247,9 +249,9 @@ func packedMXFP4(name string, s shape) {
 		} else {
 			VPMOVZXBD(g.at(0), e)
 		}
-		VMOVDQU(eights("subnormal", 0x00200000), small)
+		VMOVDQU(Eights("subnormal", 0x00200000), small)
 		VPSLLVD(e, small, small)
-		VMOVDQU(eights("ones32", 1), one)
+		VMOVDQU(Eights("ones32", 1), one)
 		normal := YMM()
 		VPCMPGTD(one, e, normal)
 		VPSUBD(one, e, e)
@@ -265,7 +267,7 @@ func packedQ8_0(name string, s shape) {
 		for at, k := 0, 0; at < 32; at += s.step() {
 			a := s.activations(g, at)
 			for i := range n {
-				maddSigned(&n[i], load(g.at(2*s.rows+32*k)), a)
+				maddSigned(&n[i], Fetch(g.at(2*s.rows+32*k)), a)
 				k++
 			}
 		}

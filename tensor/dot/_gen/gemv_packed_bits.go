@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // packedQ2_0 is for fields of two bits: a shift leaves four values of each row. The
@@ -15,7 +17,7 @@ func packedQ2_0(name string, blocks int) {
 		for u := range 2 * blocks {
 			var n VecVirtual
 			for c := 2 * u; c < 2*u+2; c++ {
-				q := load(g.at(16 + 32*c))
+				q := Fetch(g.at(16 + 32*c))
 				for k := range 4 {
 					madd(&n, shifted(q, 2*k, 0, low2), g.quad(16*c+4*k))
 				}
@@ -66,7 +68,7 @@ func packedTQ1_0() {
 			case c >= 8:
 				first, apart = 160+4*(c-8), 16
 			}
-			b := load(g.at(16 + 32*c))
+			b := Fetch(g.at(16 + 32*c))
 			for i := range codes {
 				madd(&n, t.code(b), g.quad(first+apart*i))
 				if i < codes-1 {
@@ -105,7 +107,7 @@ func packedBase3() {
 			g.addUnit(acc, n[u], d, u)
 		}
 		for k := range 3 {
-			b := load(g.at(16 + 32*k))
+			b := Fetch(g.at(16 + 32*k))
 			for i := range 5 {
 				v := 20*k + 4*i
 				madd(&n[v/32], t.code(b), g.quad(v))
@@ -136,12 +138,12 @@ func packedPlanes() {
 	packedKernel("q1_0_8x4_planes", 8, 144, 4, 32, func() { ones = fill("low1", 1) }, func(g packedGemv, acc VecVirtual) {
 		d := g.scales(0)
 		for u := range 4 {
-			q := load(g.at(16 + 32*u))
+			q := Fetch(g.at(16 + 32*u))
 			var n VecVirtual
 			for k := range 8 {
 				madd(&n, shifted(q, k, 0, ones), g.quad(32*u+4*k))
 			}
-			VPMADDWD(eights("pairTwos", 0x00020002), n, n)
+			VPMADDWD(Eights("pairTwos", 0x00020002), n, n)
 			g.less(n, u, 0)
 			g.addUnit(acc, n, d, u)
 		}

@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // addTerms adds what a unit of 256 values comes to, less its minima's part.
@@ -29,9 +31,9 @@ func (s shape) spread(x VecVirtual, i int) VecVirtual {
 		return x
 	}
 	y := YMM()
-	order := words("lowTwice", 0, 0, 1, 1, 2, 2, 3, 3)
+	order := Words("lowTwice", 0, 0, 1, 1, 2, 2, 3, 3)
 	if i == 1 {
-		order = words("highTwice", 4, 4, 5, 5, 6, 6, 7, 7)
+		order = Words("highTwice", 4, 4, 5, 5, 6, 6, 7, 7)
 	}
 	VMOVDQU(order, y)
 	VPERMD(x, y, y)
@@ -50,12 +52,12 @@ func packedQ2_K() {
 	var low2 VecVirtual
 	packedKernel("q2_K_8x4", 8, 672, 1, 256, func() { low2 = fill("low2", 3) }, func(g packedGemv, acc VecVirtual) {
 		var n, m VecVirtual
-		low4 := eights("low4Int", 15)
+		low4 := Eights("low4Int", 15)
 		for half := range 2 {
 			for quarter := range 2 {
 				var sums [4]VecVirtual
 				for c := 8*half + 4*quarter; c < 8*half+4*quarter+4; c++ {
-					q := load(g.at(160 + 32*c))
+					q := Fetch(g.at(160 + 32*c))
 					for k := range 4 {
 						madd(&sums[k], shifted(q, 2*k, 0, low2), g.quad(128*half+32*k+4*(c%8)))
 					}
@@ -91,7 +93,7 @@ func packedTQ2_0() {
 	packedKernel("tq2_0_8x4", 8, 528, 1, 256, func() { low2 = fill("low2", 3) }, func(g packedGemv, acc VecVirtual) {
 		var halves [2]VecVirtual
 		for c := range 16 {
-			q := load(g.at(16 + 32*c))
+			q := Fetch(g.at(16 + 32*c))
 			for k := range 4 {
 				madd(&halves[c/8], shifted(q, 2*k, 0, low2), g.quad(c/8*128+c%8*4+32*k))
 			}
@@ -162,12 +164,12 @@ func packedQ4_K(name string, s shape, fifth bool) {
 			for at := 0; at < 32; at += s.step() {
 				low, high := s.activations(g, 64*p+at), s.activations(g, 64*p+32+at)
 				for i := range n {
-					q, h := load(g.at(qs+8*(32*p+at)+32*i)), YMM()
+					q, h := Fetch(g.at(qs+8*(32*p+at)+32*i)), YMM()
 					VPSRLW(U8(4), q, h)
 					VPAND(low4, q, q)
 					VPAND(low4, h, h)
 					if fifth {
-						bits := load(g.at(128 + 8*at + 32*i))
+						bits := Fetch(g.at(128 + 8*at + 32*i))
 						VPOR(shifted(bits, 2*p, 4, sixteen), q, q)
 						VPOR(shifted(bits, 2*p+1, 4, sixteen), h, h)
 					}
@@ -205,8 +207,8 @@ func packedQ6_K(name string, s shape) {
 			for k := first; k < first+16; k += s.step() {
 				a := s.activations(g, 16*j+k-first)
 				for i := range n {
-					q := shifted(load(g.at(144+8*(64*half+k)+32*i)), 4*nibble, 0, low4)
-					h := shifted(load(g.at(144+1024+8*(32*half+k%32)+32*i)), k/32*2+4*nibble, 4, bits45)
+					q := shifted(Fetch(g.at(144+8*(64*half+k)+32*i)), 4*nibble, 0, low4)
+					h := shifted(Fetch(g.at(144+1024+8*(32*half+k%32)+32*i)), k/32*2+4*nibble, 4, bits45)
 					VPOR(h, q, q)
 					VPMADDUBSW(a, q, q)
 					VPMADDWD(s.spread(scale, i), q, q)

@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // A group kernel multiplies 4 weight rows with 8 activation rows, whose codes
@@ -32,14 +34,6 @@ type kind256 struct {
 }
 
 var kinds256 = []kind256{{name: "Biased256"}, {name: "Wide256", wide: true}, {name: "Affine256", affine: true}, {name: "Signed256", signed: true}}
-
-// loop runs body while n, counted down, is not zero. n is at least 1.
-func loop(name string, n Register, body func()) {
-	Label(name)
-	body()
-	DECQ(n)
-	JNZ(LabelRef(name))
-}
 
 // products adds to sum16 the products of 4 codes of each row with vector a. A
 // code is at most 31, so that 4 vectors of products fit 16 bits, or 63 for 2.
@@ -98,14 +92,14 @@ func group32(k kind32) {
 	TEXT("group"+k.name+"AVX2", NOSPLIT, "func(acc *float32, codes *byte, d, m *float32, a *int8, da *float32, sums *int32, units int)")
 	Doc("group" + k.name + "AVX2 is sumGroupScalar for 4 weight rows.")
 	Pragma("noescape")
-	codes, d, m, a, da, sums, units := pointer("codes"), pointer("d"), pointer("m"), pointer("a"), pointer("da"), pointer("sums"), pointer("units")
-	first, accAt := d, pointer("acc")
-	acc := ymms(groupRows)
+	codes, d, m, a, da, sums, units := Pointer("codes"), Pointer("d"), Pointer("m"), Pointer("a"), Pointer("da"), Pointer("sums"), Pointer("units")
+	first, accAt := d, Pointer("acc")
+	acc := YMMs(groupRows)
 	for i := range acc {
 		VMOVUPS(Mem{Base: accAt, Disp: 32 * i}, acc[i])
 	}
-	loop("loop", units, func() {
-		n := ymms(groupRows)
+	Loop("loop", units, func() {
+		n := YMMs(groupRows)
 		switch {
 		case k.halves:
 			signedSums(n, codes, a, 0, 4)
@@ -114,7 +108,7 @@ func group32(k kind32) {
 			for i := range n {
 				addScaled(acc[i], n[i], scale, Mem{Base: d, Disp: 4 * i})
 			}
-			n = ymms(groupRows)
+			n = YMMs(groupRows)
 			signedSums(n, codes, a, 4, 8)
 			d = m
 		case k.signed:
@@ -123,7 +117,7 @@ func group32(k kind32) {
 			for half := range 2 {
 				sum16 := n
 				if half == 1 {
-					sum16 = ymms(groupRows)
+					sum16 = YMMs(groupRows)
 				}
 				for g := range 4 {
 					x := YMM()
@@ -178,15 +172,15 @@ func group256(k kind256) {
 	TEXT("group"+k.name+"AVX2", NOSPLIT, "func(acc *float32, codes *byte, d, m *float32, scales *uint32, corr *int16, a *int8, da *float32, pairs *int16, units int)")
 	Doc("group" + k.name + "AVX2 is sumGroupScalar for 4 weight rows.")
 	Pragma("noescape")
-	codes, d, m, a, da := pointer("codes"), pointer("d"), pointer("m"), pointer("a"), pointer("da")
-	scales, corr, pairs, units := pointer("scales"), pointer("corr"), pointer("pairs"), pointer("units")
-	accAt := pointer("acc")
-	acc := ymms(groupRows)
+	codes, d, m, a, da := Pointer("codes"), Pointer("d"), Pointer("m"), Pointer("a"), Pointer("da")
+	scales, corr, pairs, units := Pointer("scales"), Pointer("corr"), Pointer("pairs"), Pointer("units")
+	accAt := Pointer("acc")
+	acc := YMMs(groupRows)
 	for i := range acc {
 		VMOVUPS(Mem{Base: accAt, Disp: 32 * i}, acc[i])
 	}
-	loop("loop", units, func() {
-		n := ymms(groupRows)
+	Loop("loop", units, func() {
+		n := YMMs(groupRows)
 		for i := range n {
 			VPXOR(n[i], n[i], n[i])
 		}
@@ -195,10 +189,10 @@ func group256(k kind256) {
 		}
 		j := GP64()
 		MOVQ(U32(16), j)
-		loop("blocks", j, func() {
+		Loop("blocks", j, func() {
 			switch {
 			case k.signed:
-				s := ymms(groupRows)
+				s := YMMs(groupRows)
 				for i := range s {
 					VPBROADCASTD(Mem{Base: scales, Disp: tileWidth / 4 * i}, s[i])
 				}
@@ -217,7 +211,7 @@ func group256(k kind256) {
 					step = 2
 				}
 				for first := 0; first < 4; first += step {
-					sum16 := ymms(groupRows)
+					sum16 := YMMs(groupRows)
 					for g := first; g < first+step; g++ {
 						x := YMM()
 						VMOVDQU(Mem{Base: a, Disp: 32 * g}, x)
@@ -241,7 +235,7 @@ func group256(k kind256) {
 			addScaled(acc[i], n[i], scale, Mem{Base: d, Disp: 4 * i})
 		}
 		if k.affine {
-			sum := ymms(groupRows)
+			sum := YMMs(groupRows)
 			for i := range sum {
 				VPXOR(sum[i], sum[i], sum[i])
 			}

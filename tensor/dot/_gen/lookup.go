@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // lookUp is for q1_0_32_lut. Four activations with signs have 16 sums, which tables
@@ -12,18 +14,18 @@ func lookUp() {
 	TEXT("lookUpQ1_0AVX2", NOSPLIT, "func(dst *float32, w *byte, ahead int, tables *byte, da *float32, blocks int)")
 	Doc("lookUpQ1_0AVX2 multiplies 32 rows in layout q1_0_32_lut with an activation row, of which", "tables has the sums of each 4.")
 	Pragma("noescape")
-	w, ahead, tables, da, blocks := pointer("w"), pointer("ahead"), pointer("tables"), pointer("da"), pointer("blocks")
+	w, ahead, tables, da, blocks := Pointer("w"), Pointer("ahead"), Pointer("tables"), Pointer("da"), Pointer("blocks")
 	shifts, low4 := highFour(), fill("low4", 15)
-	acc := ymms(4)
+	acc := YMMs(4)
 	for _, a := range acc {
 		VXORPS(a, a, a)
 	}
 	idx := GP64()
-	loop("loop", blocks, func() {
+	Loop("loop", blocks, func() {
 		LEAQ(Mem{Base: w, Disp: 64}, idx)
 		units := GP64()
 		MOVQ(U64(4), units)
-		loop("units", units, func() {
+		Loop("units", units, func() {
 			PREFETCHT0(Mem{Base: idx, Index: ahead, Scale: 1})
 			PREFETCHT0(Mem{Base: idx, Index: ahead, Scale: 1, Disp: 64})
 			var n [2]VecVirtual // rows 0-7 and 16-23, rows 8-15 and 24-31
@@ -58,7 +60,7 @@ func lookUp() {
 		})
 		ADDQ(I32(576), w)
 	})
-	dst := pointer("dst")
+	dst := Pointer("dst")
 	for k, a := range acc {
 		bad := YMM()
 		VCMPPS(U8(3), a, a, bad)

@@ -10,7 +10,8 @@ package main
 import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
-	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // tileWidth is the constant of package dot: rows of codes lie that far apart.
@@ -50,42 +51,5 @@ func main() {
 	Generate()
 }
 
-// words makes read-only data, once for each name.
-func words(name string, v ...uint32) Mem {
-	if m, ok := globals[name]; ok {
-		return m
-	}
-	m := GLOBL(name, RODATA|NOPTR)
-	for i, w := range v {
-		DATA(4*i, U32(w))
-	}
-	globals[name] = m
-	return m
-}
-
-var globals = map[string]Mem{}
-
-// eights is eight copies of a word.
-func eights(name string, v uint32) Mem { return words(name, v, v, v, v, v, v, v, v) }
-
 // pairOnes adds neighbouring 16-bit lanes by VPMADDWD.
-func pairOnes() Mem { return eights("pairOnes", 0x00010001) }
-
-// load puts a constant into a register.
-func load(m Mem) VecVirtual {
-	r := YMM()
-	VMOVDQU(m, r)
-	return r
-}
-
-// pointer loads a pointer or count parameter.
-func pointer(name string) Register { return Load(Param(name), GP64()) }
-
-// ymms makes n registers.
-func ymms(n int) []VecVirtual {
-	out := make([]VecVirtual, n)
-	for i := range out {
-		out[i] = YMM()
-	}
-	return out
-}
+func pairOnes() Mem { return Eights("pairOnes", 0x00010001) }

@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // A single kernel multiplies 8 weight rows with one activation row. Products of
@@ -51,14 +53,14 @@ func single32(k kind32) {
 	TEXT("single"+k.name+"AVX2", NOSPLIT, "func(acc *float32, codes *byte, d, m *float32, a *int8, da *float32, sums *int32, units int)")
 	Doc("single" + k.name + "AVX2 is sumSingleScalar.")
 	Pragma("noescape")
-	codes, d, m, a, da, sums, units := pointer("codes"), pointer("d"), pointer("m"), pointer("a"), pointer("da"), pointer("sums"), pointer("units")
-	accAt := pointer("acc")
+	codes, d, m, a, da, sums, units := Pointer("codes"), Pointer("d"), Pointer("m"), Pointer("a"), Pointer("da"), Pointer("sums"), Pointer("units")
+	accAt := Pointer("acc")
 	acc := YMM()
 	VMOVUPS(Mem{Base: accAt}, acc)
-	loop("loop", units, func() {
+	Loop("loop", units, func() {
 		x := YMM()
 		VMOVDQU(Mem{Base: a}, x)
-		v := ymms(8)
+		v := YMMs(8)
 		for i := range v {
 			VMOVDQU(Mem{Base: codes, Disp: tileWidth * i}, v[i])
 			if k.signed {
@@ -112,13 +114,13 @@ func single256(k kind256) {
 	TEXT("single"+k.name+"AVX2", NOSPLIT, "func(acc *float32, codes *byte, d, m *float32, scales *uint32, corr *int16, a *int8, da *float32, pairs *int16, units int)")
 	Doc("single" + k.name + "AVX2 is sumSingleScalar.")
 	Pragma("noescape")
-	codes, d, m, a, da := pointer("codes"), pointer("d"), pointer("m"), pointer("a"), pointer("da")
-	scales, corr, pairs, units := pointer("scales"), pointer("corr"), pointer("pairs"), pointer("units")
-	accAt := pointer("acc")
+	codes, d, m, a, da := Pointer("codes"), Pointer("d"), Pointer("m"), Pointer("a"), Pointer("da")
+	scales, corr, pairs, units := Pointer("scales"), Pointer("corr"), Pointer("pairs"), Pointer("units")
+	accAt := Pointer("acc")
 	// A pair of scales goes one to each half.
-	halves := load(words("scaleHalves", 0, 0, 0, 0, 1, 1, 1, 1))
-	loop("loop", units, func() {
-		n := ymms(8)
+	halves := Fetch(Words("scaleHalves", 0, 0, 0, 0, 1, 1, 1, 1))
+	Loop("loop", units, func() {
+		n := YMMs(8)
 		for i := range n {
 			VPXOR(n[i], n[i], n[i])
 			if !k.signed && !k.affine {
@@ -130,7 +132,7 @@ func single256(k kind256) {
 		}
 		j := GP64()
 		MOVQ(U32(8), j)
-		loop("blocks", j, func() {
+		Loop("blocks", j, func() {
 			x := YMM()
 			VMOVDQU(Mem{Base: a}, x)
 			for i := range n {
@@ -157,7 +159,7 @@ func single256(k kind256) {
 		VMOVUPS(Mem{Base: accAt}, acc)
 		VADDPS(term(sumRows(n, false), Mem{Base: d}, scale), acc, acc)
 		if k.affine {
-			c := ymms(8)
+			c := YMMs(8)
 			for i := range c {
 				VMOVDQU(Mem{Base: corr, Disp: tileWidth / 8 * i}, c[i])
 				VPMADDWD(Mem{Base: pairs}, c[i], c[i])

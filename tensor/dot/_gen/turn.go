@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // turn transposes 8 vectors of 8, so that the results of an activation row lie
@@ -12,10 +14,10 @@ func turn() {
 	TEXT("turnAVX2", NOSPLIT, "func(acc *float32)")
 	Doc("turnAVX2 is turnScalar.")
 	Pragma("noescape")
-	acc := pointer("acc")
+	acc := Pointer("acc")
 	row := func(i int) Mem { return Mem{Base: acc, Disp: 32 * i} }
 	// Pairs of rows, then fours, within each half; then the halves.
-	r := ymms(8)
+	r := YMMs(8)
 	for i := range r {
 		VMOVUPS(row(i), r[i])
 	}
@@ -50,4 +52,4 @@ func turn() {
 }
 
 // quietNaNs is the one NaN that results have.
-func quietNaNs() Mem { return eights("quietNaN", 0x7fc00000) }
+func quietNaNs() Mem { return Eights("quietNaN", 0x7fc00000) }

@@ -6,6 +6,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // An unpacker writes rows of a tile from blocks of a type. Types without minima,
@@ -30,9 +32,9 @@ func unpacker(name string, bytes, units, width int, constants func(), body func(
 	TEXT("unpack"+name+"AVX2", NOSPLIT, "func(codes *byte, d, m *float32, scales *uint32, corr *int16, src *byte, blocks, rows, rowBytes, ahead int)")
 	Doc("unpack" + name + "AVX2 is unpack" + name + " for several rows.")
 	Pragma("noescape")
-	b := block{codes: pointer("codes"), d: pointer("d"), m: pointer("m"), scales: pointer("scales"), corr: pointer("corr"),
+	b := block{codes: Pointer("codes"), d: Pointer("d"), m: Pointer("m"), scales: Pointer("scales"), corr: Pointer("corr"),
 		src: GP64(), at: GP64(), width: width}
-	row, rows, rowBytes, ahead := pointer("src"), pointer("rows"), pointer("rowBytes"), pointer("ahead")
+	row, rows, rowBytes, ahead := Pointer("src"), Pointer("rows"), Pointer("rowBytes"), Pointer("ahead")
 	constants()
 	// Small blocks are taken two at a time.
 	together := 1
@@ -51,7 +53,7 @@ func unpacker(name string, bytes, units, width int, constants func(), body func(
 		ADDQ(I32(n*bytes), b.src)
 		ADDQ(I32(32*n*units), b.at)
 	}
-	loop("rows", rows, func() {
+	Loop("rows", rows, func() {
 		n := Load(Param("blocks"), GP64())
 		MOVQ(row, b.src)
 		XORQ(b.at, b.at)
@@ -59,7 +61,7 @@ func unpacker(name string, bytes, units, width int, constants func(), body func(
 			SHRQ(U8(1), n)
 			JZ(LabelRef("odd"))
 		}
-		loop("blocks", n, func() { blocks(together) })
+		Loop("blocks", n, func() { blocks(together) })
 		if together == 2 {
 			Label("odd")
 			rest := Load(Param("blocks"), GP64())
@@ -81,7 +83,7 @@ func unpacker(name string, bytes, units, width int, constants func(), body func(
 	RET()
 }
 
-func fill(name string, b uint32) VecVirtual { return load(eights(name, b*0x01010101)) }
+func fill(name string, b uint32) VecVirtual { return Fetch(Eights(name, b*0x01010101)) }
 
 // from is an address in the source.
 func (b block) from(at int) Mem { return Mem{Base: b.src, Disp: b.skip + at} }
@@ -117,7 +119,7 @@ func nibblesAt(m Mem, shifts, mask VecVirtual) VecVirtual {
 }
 
 // highFour shifts the upper half by a nibble.
-func highFour() VecVirtual { return load(words("highFour", 0, 0, 0, 0, 4, 0, 4, 0)) }
+func highFour() VecVirtual { return Fetch(Words("highFour", 0, 0, 0, 0, 4, 0, 4, 0)) }
 
 // store writes 32 codes.
 func (b block) store(y VecVirtual, at int) {
@@ -133,7 +135,7 @@ func (b block) scaleSlot(at int) Mem { return Mem{Base: b.scales, Index: b.at, S
 
 // splitHalves puts the lower halves of a lane's words first.
 func splitHalves() VecVirtual {
-	return load(words("splitHalves", 0x05040100, 0x0d0c0908, 0x07060302, 0x0f0e0b0a, 0x05040100, 0x0d0c0908, 0x07060302, 0x0f0e0b0a))
+	return Fetch(Words("splitHalves", 0x05040100, 0x0d0c0908, 0x07060302, 0x0f0e0b0a, 0x05040100, 0x0d0c0908, 0x07060302, 0x0f0e0b0a))
 }
 
 // widen turns F16 scales that unpackers copied into float32: lane i is row i.
@@ -149,12 +151,12 @@ func widen(both bool) {
 		Doc(name + " makes float32 of the F16 in the lower halves of d.")
 	}
 	Pragma("noescape")
-	d, m, units := pointer("d"), pointer("m"), pointer("units")
+	d, m, units := Pointer("d"), Pointer("m"), Pointer("units")
 	// Lower halves of a lane's words first, upper halves after them.
 	split := splitHalves()
-	loop("loop", units, func() {
+	Loop("loop", units, func() {
 		x, y := YMM(), YMM()
-		VPSHUFB(split, load(Mem{Base: d}), x)
+		VPSHUFB(split, Fetch(Mem{Base: d}), x)
 		VPERMQ(U8(0xd8), x, x)
 		VCVTPH2PS(x.AsX(), y)
 		VMOVUPS(y, Mem{Base: d})
@@ -177,7 +179,7 @@ func table(name string, bias int, v ...int) VecVirtual {
 	for i := range 32 {
 		w[i/4] |= uint32(uint8(v[i%16]+bias)) << (8 * (i % 4))
 	}
-	return load(words(name, w[:]...))
+	return Fetch(Words(name, w[:]...))
 }
 
 // fifthBits turns the bits of the word at an offset into bit 4 of 32 bytes.
@@ -186,8 +188,8 @@ func (b block) fifthBits(at int, spread, bits, sixteen VecVirtual) VecVirtual {
 }
 
 func fifthBitsConstants() (spread, bits, sixteen VecVirtual) {
-	spread = load(words("spreadBits", 0, 0, 0x01010101, 0x01010101, 0x02020202, 0x02020202, 0x03030303, 0x03030303))
-	bits = load(words("eachBit", 0x08040201, 0x80402010, 0x08040201, 0x80402010, 0x08040201, 0x80402010, 0x08040201, 0x80402010))
+	spread = Fetch(Words("spreadBits", 0, 0, 0x01010101, 0x01010101, 0x02020202, 0x02020202, 0x03030303, 0x03030303))
+	bits = Fetch(Words("eachBit", 0x08040201, 0x80402010, 0x08040201, 0x80402010, 0x08040201, 0x80402010, 0x08040201, 0x80402010))
 	return spread, bits, fill("sixteen", 16)
 }
 
@@ -321,7 +323,7 @@ func halfUE4M3() Mem {
 		}
 		w[c] = math.Float32bits(float32(v))
 	}
-	return words("halfUE4M3", w[:]...)
+	return Words("halfUE4M3", w[:]...)
 }
 
 func unpackIQ4_XS() {
@@ -333,7 +335,7 @@ func unpackIQ4_XS() {
 		VPBROADCASTD(b.from(4), s)
 		VPBROADCASTD(b.from(2), h)
 		iq4Scales(s, h)
-		for i, order := range []Mem{words("firstTwice", 0, 0, 1, 1, 2, 2, 3, 3), words("lastTwice", 4, 4, 5, 5, 6, 6, 7, 7)} {
+		for i, order := range []Mem{Words("firstTwice", 0, 0, 1, 1, 2, 2, 3, 3), Words("lastTwice", 4, 4, 5, 5, 6, 6, 7, 7)} {
 			y := YMM()
 			VMOVDQU(order, y)
 			VPERMD(s, y, y)
@@ -350,13 +352,13 @@ func unpackIQ4_XS() {
 // iq4Scales makes the scales of IQ4_XS, twice in a lane each, of their low bits in
 // every lane of s and high bits in every lane of h.
 func iq4Scales(s, h VecVirtual) {
-	VPSRLVD(words("byFours", 0, 4, 8, 12, 16, 20, 24, 28), s, s)
-	VPSRLVD(words("byTwos", 0, 2, 4, 6, 8, 10, 12, 14), h, h)
-	VPAND(eights("low4Int", 15), s, s)
-	VPAND(eights("low2Int", 3), h, h)
+	VPSRLVD(Words("byFours", 0, 4, 8, 12, 16, 20, 24, 28), s, s)
+	VPSRLVD(Words("byTwos", 0, 2, 4, 6, 8, 10, 12, 14), h, h)
+	VPAND(Eights("low4Int", 15), s, s)
+	VPAND(Eights("low2Int", 3), h, h)
 	VPSLLD(U8(4), h, h)
 	VPOR(h, s, s)
-	VPSUBD(eights("int32s", 32), s, s)
+	VPSUBD(Eights("int32s", 32), s, s)
 	VPSLLD(U8(16), s, h)
 	VPBLENDW(U8(0xaa), h, s, s)
 }

@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // at32 loads 32 bytes.
@@ -63,7 +65,7 @@ func unpackersK() {
 	})
 	unpacker("TQ2_0", 66, 1, 256, func() { low2 = fill("low2", 3) }, func(b block) {
 		b.scale16(64, true)
-		one := load(pairOnes())
+		one := Fetch(pairOnes())
 		VMOVDQU(one, b.scaleSlot(0))
 		VMOVDQU(one, b.scaleSlot(32))
 		VMOVDQU(one, b.slot(b.corr, 0))
@@ -163,10 +165,10 @@ func (b block) sixes(at int) {
 func sixesOf(x, n VecVirtual) {
 	VPSHUFD(U8(0xaa), x, n)
 	VPSHUFD(U8(0x50), x, x)
-	VPSRLVD(words("sixesShift", 0, 2, 0, 2), x, x)
-	VPAND(words("sixesMask", 0x3f3f3f3f, 0x30303030, 0x3f3f3f3f, 0x30303030), x, x)
-	VPSRLVD(words("sixesLow", 0, 0, 0, 4), n, n)
-	VPAND(words("sixesLowMask", 0, 0x0f0f0f0f, 0, 0x0f0f0f0f), n, n)
+	VPSRLVD(Words("sixesShift", 0, 2, 0, 2), x, x)
+	VPAND(Words("sixesMask", 0x3f3f3f3f, 0x30303030, 0x3f3f3f3f, 0x30303030), x, x)
+	VPSRLVD(Words("sixesLow", 0, 0, 0, 4), n, n)
+	VPAND(Words("sixesLowMask", 0, 0x0f0f0f0f, 0, 0x0f0f0f0f), n, n)
 	VPOR(n, x, x)
 }
 
@@ -177,7 +179,7 @@ func minimaTwice() Mem {
 	for i := range w {
 		w[i] = uint32(8+i)*0x00010001 | none<<8 | none<<24
 	}
-	return words("minima", w[:]...)
+	return Words("minima", w[:]...)
 }
 
 // twiceTwice takes 4 bytes from the first one on, each to two words that hold
@@ -187,18 +189,18 @@ func twiceTwice(name string, first int) Mem {
 	for i := range w {
 		w[i] = uint32(first+i/2)*0x00010001 | 0x80008000
 	}
-	return words(name, w[:]...)
+	return Words(name, w[:]...)
 }
 
 // q3Scales makes the 16 scales of Q3_K in x, as bytes: 4 bits of bytes 0-7, which x
 // has, and 2 of bytes 8-11, which every word of h has.
 func q3Scales(x, h VecVirtual) {
 	VPSHUFD(U8(0x44), x, x)
-	VPSRLVD(words("q3low", 0, 0, 4, 4), x, x)
-	VPAND(eights("low4", 0x0f0f0f0f), x, x)
-	VPSRLVD(words("q3high", 0, 2, 4, 6), h, h)
-	VPAND(eights("low2", 0x03030303), h, h)
+	VPSRLVD(Words("q3low", 0, 0, 4, 4), x, x)
+	VPAND(Eights("low4", 0x0f0f0f0f), x, x)
+	VPSRLVD(Words("q3high", 0, 2, 4, 6), h, h)
+	VPAND(Eights("low2", 0x03030303), h, h)
 	VPSLLW(U8(4), h, h)
 	VPOR(h, x, x)
-	VPSUBB(eights("bytes32", 0x20202020), x, x)
+	VPSUBB(Eights("bytes32", 0x20202020), x, x)
 }

@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // blocks multiplies 8 weight rows with groups of 8 columns, whose codes lie side by
@@ -20,17 +22,17 @@ func blocks(signed bool) {
 	TEXT(name+"AVX2", NOSPLIT, "func(dst *float32, stride int, codes *int8, d *float32, q *int8, da *float32, "+extra+"blocks, groups int)")
 	Doc(name + "AVX2 is mulBlocks for 8 rows and groups of 8 columns. stride counts numbers.")
 	Pragma("noescape")
-	dst, stride := pointer("dst"), pointer("stride")
+	dst, stride := Pointer("dst"), Pointer("stride")
 	SHLQ(U8(2), stride)
-	q, da, groups := pointer("q"), pointer("da"), pointer("groups")
+	q, da, groups := Pointer("q"), Pointer("da"), Pointer("groups")
 	var sums Register
 	if !signed {
-		sums = pointer("sums")
+		sums = Pointer("sums")
 	}
-	loop("groups", groups, func() {
+	Loop("groups", groups, func() {
 		var aq, ada, as Register
 		for half, label := range []string{"low", "high"} {
-			codes, d, count := pointer("codes"), pointer("d"), pointer("blocks")
+			codes, d, count := Pointer("codes"), Pointer("d"), Pointer("blocks")
 			aq, ada = GP64(), GP64()
 			MOVQ(q, aq)
 			MOVQ(da, ada)
@@ -39,10 +41,10 @@ func blocks(signed bool) {
 				MOVQ(sums, as)
 			}
 			at, atD := 4*rowBytes*half, 16*half
-			acc := ymms(4)
+			acc := YMMs(4)
 			zero(acc...)
-			loop(label, count, func() {
-				n := ymms(4)
+			Loop(label, count, func() {
+				n := YMMs(4)
 				if signed {
 					signedSums(n, codes, aq, at)
 				} else {
@@ -87,7 +89,7 @@ func biasedSums(n []VecVirtual, codes, a Register, at int) {
 	for half := range 2 {
 		sum16 := n
 		if half == 1 {
-			sum16 = ymms(4)
+			sum16 = YMMs(4)
 		}
 		for g := range 4 {
 			x := YMM()
@@ -159,13 +161,13 @@ func blocksOne() {
 	TEXT("blocksOneAVX2", NOSPLIT, "func(dst *float32, codes *int8, d *float32, q *int8, da *float32, blocks int)")
 	Doc("blocksOneAVX2 is mulBlocksScalar for 8 rows and a single column.")
 	Pragma("noescape")
-	dst, codes, d, q, da, count := pointer("dst"), pointer("codes"), pointer("d"), pointer("q"), pointer("da"), pointer("blocks")
-	acc, ones := YMM(), load(pairOnes())
+	dst, codes, d, q, da, count := Pointer("dst"), Pointer("codes"), Pointer("d"), Pointer("q"), Pointer("da"), Pointer("blocks")
+	acc, ones := YMM(), Fetch(pairOnes())
 	zero(acc)
-	loop("loop", count, func() {
+	Loop("loop", count, func() {
 		a := YMM()
 		VMOVDQU(Mem{Base: q}, a)
-		n := ymms(8)
+		n := YMMs(8)
 		for i := range n {
 			w := YMM()
 			VMOVDQU(Mem{Base: codes, Disp: rowBytes * i}, w)

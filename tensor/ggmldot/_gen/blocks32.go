@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // blocks32 are the kernels of types with blocks of 32 and of floats.
@@ -25,20 +27,13 @@ func blocks32() {
 }
 
 // pairOnes adds neighbouring 16-bit lanes by VPMADDWD.
-func pairOnes() Mem { return eights("pairOnes", 0x00010001) }
+func pairOnes() Mem { return Eights("pairOnes", 0x00010001) }
 
 // oneBytes adds neighbouring bytes by VPMADDUBSW.
-func oneBytes() Mem { return eights("oneBytes", 0x01010101) }
+func oneBytes() Mem { return Eights("oneBytes", 0x01010101) }
 
 // quietNaNs is the one NaN that results have.
-func quietNaNs() Mem { return eights("quietNaN", 0x7fc00000) }
-
-// load puts a constant into a register.
-func load(m Mem) VecVirtual {
-	r := YMM()
-	VMOVDQU(m, r)
-	return r
-}
+func quietNaNs() Mem { return Eights("quietNaN", 0x7fc00000) }
 
 // zero clears registers.
 func zero(r ...VecVirtual) {

@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // tiledFloats multiplies fours of rows with threes of columns.
@@ -11,21 +13,21 @@ func tiledFloats() {
 	TEXT("tiledFloatsAVX2", NOSPLIT, "func(dst *float32, stride int, w, x *float32, width, fours, threes int)")
 	Doc("tiledFloatsAVX2 multiplies 4*fours rows with 3*threes columns, both width values after one another, a multiple of 8. stride counts numbers.")
 	Pragma("noescape")
-	dst, x, threes := pointer("dst"), pointer("x"), pointer("threes")
-	stride, bytes := pointer("stride"), pointer("width")
+	dst, x, threes := Pointer("dst"), Pointer("x"), Pointer("threes")
+	stride, bytes := Pointer("stride"), Pointer("width")
 	SHLQ(U8(2), stride)
 	SHLQ(U8(2), bytes)
 	three := GP64()
 	LEAQ(Mem{Base: bytes, Index: bytes, Scale: 2}, three)
-	loop("threes", threes, func() {
-		w, fours, out := pointer("w"), pointer("fours"), GP64()
+	Loop("threes", threes, func() {
+		w, fours, out := Pointer("w"), Pointer("fours"), GP64()
 		MOVQ(dst, out)
-		loop("fours", fours, func() {
+		Loop("fours", fours, func() {
 			a, n := GP64(), GP64()
 			MOVQ(x, a)
 			MOVQ(bytes, n)
 			SHRQ(U8(5), n)
-			acc := ymms(12)
+			acc := YMMs(12)
 			zero(acc...)
 			at := func(base Register, i int) Mem {
 				switch i {
@@ -36,8 +38,8 @@ func tiledFloats() {
 				}
 				return Mem{Base: base, Index: bytes, Scale: uint8(i)}
 			}
-			loop("values", n, func() {
-				c := ymms(3)
+			Loop("values", n, func() {
+				c := YMMs(3)
 				for t := range c {
 					VMOVUPS(at(a, t), c[t])
 				}
@@ -76,10 +78,10 @@ func lanes32s() {
 	TEXT("lanes32sAVX2", NOSPLIT, "func(l *[8]float32, w, x *float32, n int)")
 	Doc("lanes32sAVX2 is lanes32sScalar for n times 32 values, n at least 1.")
 	Pragma("noescape")
-	l, w, x, n := pointer("l"), pointer("w"), pointer("x"), pointer("n")
-	acc := ymms(4)
+	l, w, x, n := Pointer("l"), Pointer("w"), Pointer("x"), Pointer("n")
+	acc := YMMs(4)
 	zero(acc...)
-	loop("loop", n, func() {
+	Loop("loop", n, func() {
 		for i := range acc {
 			v := YMM()
 			VMOVUPS(Mem{Base: w, Disp: 32 * i}, v)

@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // Unpacked rows lie block by block: 32 codes of row 0, of row 1, ... row 7, then their
@@ -24,13 +26,13 @@ func spread(second string) {
 	TEXT("spread"+second+"AVX2", NOSPLIT, "func(codes *int8, scales *float32, src *byte, d, m *float32, bias uint32, blocks int)")
 	Doc("spread" + second + "AVX2 is spreadScalar.")
 	Pragma("noescape")
-	codes, scales, src, d, m, blocks := pointer("codes"), pointer("scales"), pointer("src"), pointer("d"), pointer("m"), pointer("blocks")
+	codes, scales, src, d, m, blocks := Pointer("codes"), Pointer("scales"), Pointer("src"), Pointer("d"), Pointer("m"), Pointer("blocks")
 	b := GP32()
 	Load(Param("bias"), b)
 	bias := YMM()
 	VMOVD(b, bias.AsX())
 	VPBROADCASTB(bias.AsX(), bias)
-	loop("loop", blocks, func() {
+	Loop("loop", blocks, func() {
 		for i := range rowStep {
 			raw, v := YMM(), YMM()
 			VMOVDQU(Mem{Base: src, Disp: tileWidth * i}, raw)
@@ -80,15 +82,15 @@ func lanes(name string, mins, inTurn bool, columns int) {
 	if inTurn {
 		k.kept = AllocLocal(8 * 32)
 	}
-	k.dst, k.stride = pointer("dst"), pointer("stride")
+	k.dst, k.stride = Pointer("dst"), Pointer("stride")
 	SHLQ(U8(2), k.stride)
-	k.q, k.da, k.scales = pointer("q"), pointer("da"), pointer("blocks")
+	k.q, k.da, k.scales = Pointer("q"), Pointer("da"), Pointer("blocks")
 	SHLQ(U8(2), k.scales) // bytes of a column's scales, an eighth of those of its codes
 	if mins {
-		k.s = pointer("s")
+		k.s = Pointer("s")
 	}
-	k.ones = load(pairOnes())
-	loop("times", pointer("times"), func() {
+	k.ones = Fetch(pairOnes())
+	Loop("times", Pointer("times"), func() {
 		for first := 0; first < rowStep; first += k.rows() {
 			k.pass(first)
 		}
@@ -132,9 +134,9 @@ func (k *laneKernel) part(v VecVirtual) Register {
 func (k *laneKernel) pass(first int) {
 	name := []string{"low", "high"}[first/4]
 	k.start(first)
-	k.acc = ymms(8)
+	k.acc = YMMs(8)
 	if k.mins {
-		k.sums = ymms(k.columns)
+		k.sums = YMMs(k.columns)
 		zero(k.sums...)
 	}
 	if !k.inTurn {
@@ -142,7 +144,7 @@ func (k *laneKernel) pass(first int) {
 		zero(k.acc...)
 		SHRQ(U8(1), k.count)
 		JZ(LabelRef(name + "Last"))
-		loop(name, k.count, func() {
+		Loop(name, k.count, func() {
 			k.block(0)
 			k.block(1)
 			k.advance(2)
@@ -167,7 +169,7 @@ func (k *laneKernel) pass(first int) {
 			zero(k.acc...)
 			SHRQ(U8(1), k.count)
 			JZ(LabelRef(name + which + "Done"))
-			loop(name+which, k.count, func() {
+			Loop(name+which, k.count, func() {
 				k.block(0)
 				k.advance(2)
 			})
@@ -206,7 +208,7 @@ func (k *laneKernel) pass(first int) {
 
 // start goes to the first block.
 func (k *laneKernel) start(first int) {
-	k.codes, k.d, k.count = pointer("codes"), pointer("d"), pointer("blocks")
+	k.codes, k.d, k.count = Pointer("codes"), Pointer("d"), Pointer("blocks")
 	k.aq, k.ada = GP64(), GP64()
 	MOVQ(k.q, k.aq)
 	MOVQ(k.da, k.ada)
@@ -236,7 +238,7 @@ func (k *laneKernel) block(ahead int) {
 		return []Mem{{Base: base, Disp: step * ahead}, {Base: base, Index: k.scales, Scale: scale, Disp: step * ahead}}[:k.columns]
 	}
 	q, da := each(k.aq, 8, rowBytes), each(k.ada, 1, 4)
-	a := ymms(k.columns)
+	a := YMMs(k.columns)
 	for c := range a {
 		p := k.part(YMM())
 		VBROADCASTSS(da[c], p)

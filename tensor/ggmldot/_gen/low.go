@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // low are the kernels of types that scale parts of their products apart. Rows and
@@ -36,16 +38,16 @@ func lowLanes(name string, columns, step int, blocks func(k *lowKernel)) {
 	Pragma("noescape")
 	k := &lowKernel{columns: columns}
 	if step > 1 {
-		k.ones = load(oneBytes())
+		k.ones = Fetch(oneBytes())
 	}
-	dst, stride, q, da, times := pointer("dst"), pointer("stride"), pointer("q"), pointer("da"), pointer("times")
+	dst, stride, q, da, times := Pointer("dst"), Pointer("stride"), Pointer("q"), Pointer("da"), Pointer("times")
 	SHLQ(U8(2), stride)
-	k.scales = pointer("blocks")
+	k.scales = Pointer("blocks")
 	SHLQ(U8(2), k.scales)
-	loop("times", times, func() {
+	Loop("times", times, func() {
 		for half, label := range []string{"low", "high"} {
-			k.codes, k.d, k.q, k.da = pointer("codes"), pointer("d"), GP64(), GP64()
-			count := pointer("blocks")
+			k.codes, k.d, k.q, k.da = Pointer("codes"), Pointer("d"), GP64(), GP64()
+			count := Pointer("blocks")
 			if step > 1 {
 				SHRQ(U8(2), count)
 			}
@@ -55,9 +57,9 @@ func lowLanes(name string, columns, step int, blocks func(k *lowKernel)) {
 				ADDQ(I32(4*rowBytes), k.codes)
 				ADDQ(I32(16), k.d)
 			}
-			k.acc = ymms(4 * columns)
+			k.acc = YMMs(4 * columns)
 			zero(k.acc...)
-			loop(label, count, func() {
+			Loop(label, count, func() {
 				blocks(k)
 				ADDQ(I32(int32(stepBytes*step)), k.codes)
 				ADDQ(I32(int32(stepD*step)), k.d)
@@ -95,7 +97,7 @@ func (k *lowKernel) column(base Register, c int, scale uint8, disp int) Mem {
 
 // halves adds a block, whose lanes 4 to 7 have another scale.
 func (k *lowKernel) halves() {
-	d, a, p := YMM(), ymms(k.columns), ymms(k.columns)
+	d, a, p := YMM(), YMMs(k.columns), YMMs(k.columns)
 	VBROADCASTF128(Mem{Base: k.d}, d)
 	VINSERTF128(U8(1), Mem{Base: k.d, Disp: atM}, d, d)
 	for c := range a {
@@ -149,29 +151,29 @@ func lowBlocks() {
 	TEXT("blocksQ2_0AVX2", NOSPLIT, "func(dst *float32, stride int, codes *int8, d *float32, q *int8, da *float32, sums *int32, pairs, groups int)")
 	Doc("blocksQ2_0AVX2 multiplies 8 rows of pairs of blocks with groups of 8 columns. stride counts numbers.")
 	Pragma("noescape")
-	dst, stride := pointer("dst"), pointer("stride")
+	dst, stride := Pointer("dst"), Pointer("stride")
 	SHLQ(U8(2), stride)
-	q, da, sums, groups := pointer("q"), pointer("da"), pointer("sums"), pointer("groups")
+	q, da, sums, groups := Pointer("q"), Pointer("da"), Pointer("sums"), Pointer("groups")
 	// Products of a block need all registers but a few.
 	kept := AllocLocal(4 * 32)
-	loop("groups", groups, func() {
+	Loop("groups", groups, func() {
 		var aq, ada, as Register
 		for half, label := range []string{"low", "high"} {
-			codes, d, count := pointer("codes"), pointer("d"), pointer("pairs")
+			codes, d, count := Pointer("codes"), Pointer("d"), Pointer("pairs")
 			aq, ada, as = GP64(), GP64(), GP64()
 			MOVQ(q, aq)
 			MOVQ(da, ada)
 			MOVQ(sums, as)
-			acc := ymms(4)
+			acc := YMMs(4)
 			zero(acc[0])
 			for i := range acc {
 				VMOVUPS(acc[0], kept.Offset(32*i))
 			}
-			loop(label, count, func() {
-				part := ymms(4)
+			Loop(label, count, func() {
+				part := YMMs(4)
 				zero(part...)
 				for range 2 {
-					n := ymms(4)
+					n := YMMs(4)
 					biasedSums(n, codes, aq, halfBytes+4*rowBytes*half)
 					s := YMM()
 					VMOVDQU(Mem{Base: as}, s)

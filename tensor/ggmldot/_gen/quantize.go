@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // quantize gives blocks of 32 activations their codes.
@@ -11,14 +13,14 @@ func quantize() {
 	TEXT("quantizeAVX2", NOSPLIT, "func(q *int8, d, s *float32, sums *int32, x *float32, blocks int) bool")
 	Doc("quantizeAVX2 is quantizeScalar; blocks is at least 1.")
 	Pragma("noescape")
-	q, d, s, sums, x, blocks := pointer("q"), pointer("d"), pointer("s"), pointer("sums"), pointer("x"), pointer("blocks")
-	abs, order := load(eights("absBits", 0x7fffffff)), load(words("packOrder", 0, 4, 1, 5, 2, 6, 3, 7))
+	q, d, s, sums, x, blocks := Pointer("q"), Pointer("d"), Pointer("s"), Pointer("sums"), Pointer("x"), Pointer("blocks")
+	abs, order := Fetch(Eights("absBits", 0x7fffffff)), Fetch(Words("packOrder", 0, 4, 1, 5, 2, 6, 3, 7))
 	by127, none, odd := XMM(), XMM(), YMM()
-	VMOVSS(words("float127", 0x42fe0000), by127)
+	VMOVSS(Words("float127", 0x42fe0000), by127)
 	VXORPS(none, none, none)
 	zero(odd)
-	loop("loop", blocks, func() {
-		v, m := ymms(4), YMM()
+	Loop("loop", blocks, func() {
+		v, m := YMMs(4), YMM()
 		for i := range v {
 			VMOVUPS(Mem{Base: x, Disp: 32 * i}, v[i])
 			if i == 0 {
@@ -66,7 +68,7 @@ func quantize() {
 		VPACKSSWB(v[2], v[0], v[0])
 		VPERMD(v[0], order, v[0])
 		VMOVDQU(v[0], Mem{Base: q})
-		VPCMPEQB(eights("lowestBytes", 0x80808080), v[0], u)
+		VPCMPEQB(Eights("lowestBytes", 0x80808080), v[0], u)
 		VPOR(u, odd, odd)
 		VMOVDQU(oneBytes(), w)
 		VPMADDUBSW(v[0], w, w)

@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // Kernels for superblocks. Weights lie in a tile of package dot; a group of 8
@@ -85,23 +87,23 @@ func superLanes(k laneKind) {
 	TEXT("lanes"+k.name+"AVX2", NOSPLIT, signature+"a *int8, da *float32, units int)")
 	Doc("lanes" + k.name + "AVX2 adds units to 8 lanes of 2 weight rows with 8 columns.")
 	Pragma("noescape")
-	acc, codes, d, scales := pointer("acc"), pointer("codes"), pointer("d"), pointer("scales")
+	acc, codes, d, scales := Pointer("acc"), Pointer("codes"), Pointer("d"), Pointer("scales")
 	var base, m, corr, sums Register
 	switch {
 	case k.signed:
-		base = pointer("bases")
+		base = Pointer("bases")
 	case k.sums || k.mins:
-		corr, sums = pointer("corr"), pointer("sums")
+		corr, sums = Pointer("corr"), Pointer("sums")
 	}
 	if k.mins {
-		m = pointer("m")
+		m = Pointer("m")
 	}
-	a, da, units := pointer("a"), pointer("da"), pointer("units")
-	loop("unit", units, func() {
+	a, da, units := Pointer("a"), Pointer("da"), Pointer("units")
+	Loop("unit", units, func() {
 		for half := range 2 {
 			n := make([][]VecVirtual, laneRows)
 			for i := range n {
-				n[i] = ymms(4)
+				n[i] = YMMs(4)
 				for l := range n[i] {
 					if k.signed {
 						VPBROADCASTD(Mem{Base: base, Disp: baseRow*i + 16*half + 4*l}, n[i][l])
@@ -112,8 +114,8 @@ func superLanes(k laneKind) {
 			}
 			g := GP64()
 			MOVQ(U32(8), g)
-			loop("run"+string(rune('0'+half)), g, func() {
-				s := ymms(laneRows)
+			Loop("run"+string(rune('0'+half)), g, func() {
+				s := YMMs(laneRows)
 				for i := range s {
 					VPBROADCASTD(Mem{Base: scales, Disp: scaleRow*i + 4*half}, s[i])
 				}
@@ -121,7 +123,7 @@ func superLanes(k laneKind) {
 					x := YMM()
 					VMOVDQU(Mem{Base: a, Disp: 128*half + 32*l}, x)
 					if k.signed {
-						VPXOR(eights("signBits", 0x80808080), x, x)
+						VPXOR(Eights("signBits", 0x80808080), x, x)
 					}
 					for i := range n {
 						w := YMM()
@@ -205,12 +207,12 @@ func superBases() {
 	TEXT("basesAVX2", NOSPLIT, "func(bases *int32, codes *byte, scales *uint32, bias uint32, units int)")
 	Doc("basesAVX2 takes bias, in all four bytes, off a row's codes and gives -128 times the lanes' sums of scale times code.")
 	Pragma("noescape")
-	to, codes, scales, units := pointer("bases"), pointer("codes"), pointer("scales"), pointer("units")
+	to, codes, scales, units := Pointer("bases"), Pointer("codes"), Pointer("scales"), Pointer("units")
 	bias, ones := YMM(), YMM()
 	VMOVD(Load(Param("bias"), GP32()), bias.AsX())
 	VPBROADCASTD(bias.AsX(), bias)
-	VMOVDQU(eights("oneBytes", 0x01010101), ones)
-	loop("unit", units, func() {
+	VMOVDQU(Eights("oneBytes", 0x01010101), ones)
+	Loop("unit", units, func() {
 		n := YMM()
 		VPXOR(n, n, n)
 		for g := range 8 {
@@ -250,10 +252,10 @@ func superMins(name string, parts, acc int) {
 	TEXT("mins"+name+"AVX2", NOSPLIT, "func(acc, m *float32, corr *int16, da *float32, sums *int16, units int)")
 	Doc("mins" + name + "AVX2 adds the minima of units to the sums that 4 weight rows with 8 columns have for them.")
 	Pragma("noescape")
-	to, m, corr, da, sums, units := pointer("acc"), pointer("m"), pointer("corr"), pointer("da"), pointer("sums"), pointer("units")
+	to, m, corr, da, sums, units := Pointer("acc"), Pointer("m"), Pointer("corr"), Pointer("da"), Pointer("sums"), Pointer("units")
 	lanes, separate := acc > 2, acc == 12
-	loop("unit", units, func() {
-		s := ymms(4)
+	Loop("unit", units, func() {
+		s := YMMs(4)
 		for j := range s {
 			VMOVDQU(Mem{Base: sums, Disp: 32 * j}, s[j])
 		}
@@ -274,7 +276,7 @@ func superMins(name string, parts, acc int) {
 			if !separate {
 				VMOVUPS(at, sum)
 			}
-			n := ymms(4)
+			n := YMMs(4)
 			for j := range n {
 				// Corrections are of each 16: the second of a pair and the first of the next.
 				VPBROADCASTD(Mem{Base: corr, Disp: corrRow*i + 8*j + 2}, n[j])
@@ -312,14 +314,14 @@ func superWholes(name string, parts int) {
 	TEXT("sum"+name+"AVX2", NOSPLIT, "func(acc *float32, codes *byte, d *float32, scales *uint32, a *int8, da *float32, units int)")
 	Doc("sum" + name + "AVX2 adds the values of units to the sums of 4 weight rows with 8 columns, 64 bytes apart.")
 	Pragma("noescape")
-	to, codes, d, scales, a, da, units := pointer("acc"), pointer("codes"), pointer("d"), pointer("scales"), pointer("a"), pointer("da"), pointer("units")
-	acc := ymms(minRows)
+	to, codes, d, scales, a, da, units := Pointer("acc"), Pointer("codes"), Pointer("d"), Pointer("scales"), Pointer("a"), Pointer("da"), Pointer("units")
+	acc := YMMs(minRows)
 	for i := range acc {
 		VMOVUPS(Mem{Base: to, Disp: 64 * i}, acc[i])
 	}
-	n := ymms(minRows)
+	n := YMMs(minRows)
 	block := func(disp int, first bool) {
-		sum16 := ymms(minRows)
+		sum16 := YMMs(minRows)
 		for g := range 8 {
 			x := YMM()
 			VMOVDQU(Mem{Base: a, Disp: 256*disp + 32*g}, x)
@@ -360,11 +362,11 @@ func superWholes(name string, parts int) {
 		ADDQ(I32(int32(256*blocks)), a)
 		ADDQ(I32(int32(8*blocks)), scales)
 	}
-	loop("unit", units, func() {
+	Loop("unit", units, func() {
 		j := GP64()
 		if parts == 4 {
 			MOVQ(U32(4), j)
-			loop("quarter", j, func() {
+			Loop("quarter", j, func() {
 				block(0, true)
 				block(1, false)
 				take()
@@ -374,7 +376,7 @@ func superWholes(name string, parts int) {
 			block(0, true)
 			next(1)
 			MOVQ(U32(7), j)
-			loop("block", j, func() {
+			Loop("block", j, func() {
 				block(0, false)
 				next(1)
 			})
@@ -398,13 +400,13 @@ func superFinish(k laneKind) {
 	TEXT("finish"+k.name+"AVX2", NOSPLIT, "func(out, acc, over *float32)")
 	Doc("finish" + k.name + "AVX2 gives the products of 8 weight rows with 8 columns; over points to a factor that comes last.")
 	Pragma("noescape")
-	out, acc, over, rows := pointer("out"), pointer("acc"), pointer("over"), GP64()
+	out, acc, over, rows := Pointer("out"), Pointer("acc"), Pointer("over"), GP64()
 	times := YMM()
 	VBROADCASTSS(Mem{Base: over}, times)
 	MOVQ(U32(8), rows)
-	loop("row", rows, func() {
+	Loop("row", rows, func() {
 		at := func(i int) Mem { return Mem{Base: acc, Disp: 32 * i} }
-		s := ymms(4)
+		s := YMMs(4)
 		for i := range s {
 			VMOVUPS(at(i), s[i])
 			VADDPS(at(i+4), s[i], s[i])
@@ -418,7 +420,7 @@ func superFinish(k laneKind) {
 		case 9:
 			VADDPS(at(8), s[0], s[0])
 		default:
-			m := ymms(2)
+			m := YMMs(2)
 			VMOVUPS(at(8), m[0])
 			VADDPS(at(10), m[0], m[0])
 			VMOVUPS(at(9), m[1])
@@ -438,7 +440,7 @@ func superFinishQ4_K() {
 	TEXT("finishQ4_KAVX2", NOSPLIT, "func(out, acc *float32)")
 	Doc("finishQ4_KAVX2 takes the minima off the values of 8 weight rows with 8 columns.")
 	Pragma("noescape")
-	out, acc := pointer("out"), pointer("acc")
+	out, acc := Pointer("out"), Pointer("acc")
 	for i := range 8 {
 		v := YMM()
 		VMOVUPS(Mem{Base: acc, Disp: 64 * i}, v)

@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // oneKind is a kernel that multiplies a row of a tile with a single column, whose values
@@ -38,8 +40,8 @@ func superOne(k oneKind) {
 	TEXT("one"+k.name+"AVX2", NOSPLIT, signature+"a *int8, da *float32, units int)")
 	Doc("one" + k.name + "AVX2 adds units of a weight row to its sums with a single column, which lie together.")
 	Pragma("noescape")
-	to, codes, d, scales := pointer("acc"), pointer("codes"), pointer("d"), pointer("scales")
-	a, da, units := pointer("a"), pointer("da"), pointer("units")
+	to, codes, d, scales := Pointer("acc"), Pointer("codes"), Pointer("d"), Pointer("scales")
+	a, da, units := Pointer("a"), Pointer("da"), Pointer("units")
 	var m, corr, sums Register
 	var bias VecVirtual
 	if k.bias {
@@ -47,13 +49,13 @@ func superOne(k oneKind) {
 		VMOVD(Load(Param("bias"), GP32()), bias.AsX())
 		VPBROADCASTD(bias.AsX(), bias)
 	} else {
-		corr, sums = pointer("corr"), pointer("sums")
+		corr, sums = Pointer("corr"), Pointer("sums")
 	}
 	if k.mins > 0 {
-		m = pointer("m")
+		m = Pointer("m")
 	}
 	spread := YMM()
-	VMOVDQU(words("halves", 0, 0, 0, 0, 1, 1, 1, 1), spread)
+	VMOVDQU(Words("halves", 0, 0, 0, 0, 1, 1, 1, 1), spread)
 	// Sums of the values, and of minima that have their own.
 	var acc, least Register = YMM(), XMM()
 	at, leastAt := Mem{Base: to}, Mem{Base: to, Disp: 32}
@@ -69,7 +71,7 @@ func superOne(k oneKind) {
 	case 1:
 		VMOVSS(leastAt, least)
 	}
-	loop("unit", units, func() {
+	Loop("unit", units, func() {
 		n := YMM()
 		for g := range 8 {
 			w, s := YMM(), YMM()

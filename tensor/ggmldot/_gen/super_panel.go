@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // panelKind is how a panel kernel reads codes, as laneKind says; biased codes are at
@@ -28,17 +30,17 @@ func superPanel(k panelKind) {
 	TEXT("panel"+k.name+"AVX2", NOSPLIT, signature+"a *int8, da *float32, units int)")
 	Doc("panel" + k.name + "AVX2 adds units to the sums of 4 weight rows with 8 columns.")
 	Pragma("noescape")
-	to, codes, d, scales := pointer("acc"), pointer("codes"), pointer("d"), pointer("scales")
+	to, codes, d, scales := Pointer("acc"), Pointer("codes"), Pointer("d"), Pointer("scales")
 	var corr, sums, totals Register
 	switch {
 	case k.biased:
-		corr, sums = pointer("corr"), pointer("sums")
+		corr, sums = Pointer("corr"), Pointer("sums")
 	case k.signed:
-		totals = pointer("totals")
+		totals = Pointer("totals")
 	}
-	a, da, units := pointer("a"), pointer("da"), pointer("units")
-	loop("unit", units, func() {
-		n := ymms(minRows)
+	a, da, units := Pointer("a"), Pointer("da"), Pointer("units")
+	Loop("unit", units, func() {
+		n := YMMs(minRows)
 		for i := range n {
 			if k.signed {
 				VPBROADCASTD(Mem{Base: totals, Disp: 4 * i}, n[i])
@@ -51,17 +53,17 @@ func superPanel(k panelKind) {
 		}
 		j := GP64()
 		MOVQ(U32(16), j)
-		loop("block", j, func() {
-			s := ymms(minRows)
+		Loop("block", j, func() {
+			s := YMMs(minRows)
 			for i := range s {
 				VPBROADCASTD(Mem{Base: scales, Disp: scaleRow * i}, s[i])
 			}
-			sum16 := ymms(minRows)
+			sum16 := YMMs(minRows)
 			for g := range 4 {
 				x := YMM()
 				VMOVDQU(Mem{Base: a, Disp: 32 * g}, x)
 				if k.signed {
-					VPXOR(eights("signBits", 0x80808080), x, x)
+					VPXOR(Eights("signBits", 0x80808080), x, x)
 				}
 				for i := range n {
 					w := YMM()
@@ -138,16 +140,16 @@ func superNibbles() {
 	TEXT("panelNibblesAVX2", NOSPLIT, "func(acc *float32, high, low *byte, d *float32, scales *uint32, corr, sums *int16, a *int8, da *float32, units int)")
 	Doc("panelNibblesAVX2 adds units to the sums of 4 weight rows with 8 columns; blocks of 32 have one scale.")
 	Pragma("noescape")
-	to, high, low, d, scales := pointer("acc"), pointer("high"), pointer("low"), pointer("d"), pointer("scales")
-	corr, sums, a, da, units := pointer("corr"), pointer("sums"), pointer("a"), pointer("da"), pointer("units")
-	loop("unit", units, func() {
-		n := ymms(minRows)
+	to, high, low, d, scales := Pointer("acc"), Pointer("high"), Pointer("low"), Pointer("d"), Pointer("scales")
+	corr, sums, a, da, units := Pointer("corr"), Pointer("sums"), Pointer("a"), Pointer("da"), Pointer("units")
+	Loop("unit", units, func() {
+		n := YMMs(minRows)
 		zero(n...)
 		superCorrect(n, corr, sums)
 		j := GP64()
 		MOVQ(U32(8), j)
-		loop("block", j, func() {
-			halves := [2][]VecVirtual{ymms(minRows), ymms(minRows)}
+		Loop("block", j, func() {
+			halves := [2][]VecVirtual{YMMs(minRows), YMMs(minRows)}
 			for g := range 8 {
 				x := YMM()
 				VMOVDQU(Mem{Base: a, Disp: 32 * g}, x)

@@ -4,10 +4,12 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // packOrder undoes the lane interleaving of two packs.
-func packOrder() Mem { return words("packOrder", 0, 4, 1, 5, 2, 6, 3, 7) }
+func packOrder() Mem { return Words("packOrder", 0, 4, 1, 5, 2, 6, 3, 7) }
 
 // magnitudes loads a block of 32 values, clears their signs into abs when it
 // is given, and leaves the greatest magnitude in every lane of the result.
@@ -78,11 +80,11 @@ func q8_0() {
 	Doc("encodeQ8_0SIMD is encodeQ8_0Scalar.")
 	Pragma("noescape")
 	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("blocks"), GP64())
-	abs, sign, half := load(eights("absBits", 0x7fffffff)), load(eights("signBit", 0x80000000)), load(eights("belowHalf", 0x3effffff))
-	order := load(packOrder())
+	abs, sign, half := Fetch(Eights("absBits", 0x7fffffff)), Fetch(Eights("signBit", 0x80000000)), Fetch(Eights("belowHalf", 0x3effffff))
+	order := Fetch(packOrder())
 	one, by := XMM(), XMM()
-	VMOVSS(words("oneFloat", 0x3f800000), one)
-	VMOVSS(words("float127", 0x42fe0000), by)
+	VMOVSS(Words("oneFloat", 0x3f800000), one)
+	VMOVSS(Words("float127", 0x42fe0000), by)
 	TESTQ(n, n)
 	JZ(LabelRef("q8Done"))
 	Label("q8Loop")
@@ -124,11 +126,11 @@ func q4_0() {
 	Doc("encodeQ4_0SIMD is encodeQ4_0Scalar.")
 	Pragma("noescape")
 	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("blocks"), GP64())
-	abs, offset := load(eights("absBits", 0x7fffffff)), load(eights("q4offset", 0x41080000))
-	order, top := load(packOrder()), load(eights("q4top", 0x0f0f0f0f))
+	abs, offset := Fetch(Eights("absBits", 0x7fffffff)), Fetch(Eights("q4offset", 0x41080000))
+	order, top := Fetch(packOrder()), Fetch(Eights("q4top", 0x0f0f0f0f))
 	one, by := XMM(), XMM()
-	VMOVSS(words("oneFloat", 0x3f800000), one)
-	VMOVSS(words("minusEighth", 0xbe000000), by)
+	VMOVSS(Words("oneFloat", 0x3f800000), one)
+	VMOVSS(Words("minusEighth", 0xbe000000), by)
 	TESTQ(n, n)
 	JZ(LabelRef("q4Done"))
 	Label("q4Loop")
@@ -191,12 +193,12 @@ func kmcuQ4() {
 	Doc("encodeKMCUQ4SIMD is encodeKMCUQ4Scalar.")
 	Pragma("noescape")
 	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("blocks"), GP64())
-	abs, order := load(eights("absBits", 0x7fffffff)), load(packOrder())
-	lo, hi, eight := load(eights("kmcuLow", 0xf8f8f8f8)), load(eights("kmcuHigh", 0x07070707)), load(eights("kmcuEight", 0x08080808))
-	pairs := load(eights("kmcuPairs", 0x10011001))
+	abs, order := Fetch(Eights("absBits", 0x7fffffff)), Fetch(packOrder())
+	lo, hi, eight := Fetch(Eights("kmcuLow", 0xf8f8f8f8)), Fetch(Eights("kmcuHigh", 0x07070707)), Fetch(Eights("kmcuEight", 0x08080808))
+	pairs := Fetch(Eights("kmcuPairs", 0x10011001))
 	by := XMM()
-	VMOVSS(words("eighth", 0x3e000000), by)
-	one := words("oneFloat", 0x3f800000)
+	VMOVSS(Words("eighth", 0x3e000000), by)
+	one := Words("oneFloat", 0x3f800000)
 	TESTQ(n, n)
 	JZ(LabelRef("kmcuDone"))
 	Label("kmcuLoop")

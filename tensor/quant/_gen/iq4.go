@@ -6,6 +6,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // iq4Levels are the levels of IQ4_NL.
@@ -27,13 +29,13 @@ func backward(name string, bits int, f func(k int) float32) VecVirtual {
 	for k := range 1 << bits {
 		w[(8-k)%8] = math.Float32bits(f(k))
 	}
-	return load(words(name, w[:]...))
+	return Fetch(Words(name, w[:]...))
 }
 
 func newLevelSearch(values bool) levelSearch {
 	mean := func(k int) float32 { return (iq4Levels[k-1] + iq4Levels[k]) / 2 }
 	l := levelSearch{
-		middle: constant("iq4Middle", math.Float32bits(mean(8))),
+		middle: Spread("iq4Middle", math.Float32bits(mean(8))),
 		second: backward("iq4Second", 1, func(k int) float32 { return mean(8*k + 4) }),
 		third:  backward("iq4Third", 2, func(k int) float32 { return mean(4*k + 2) }),
 		fourth: backward("iq4Fourth", 3, func(k int) float32 { return mean(2*k + 1) }),
@@ -93,14 +95,14 @@ func fitIQ4() {
 		})
 	}
 	// The first guess is 1 / (-extreme / lowest level).
-	minus := constant("signBit1", 0x80000000)
+	minus := Spread("signBit1", 0x80000000)
 	VXORPS(field(laneHigh), minus, minus)
-	VBROADCASTSS(words("iq4Lowest", math.Float32bits(iq4Levels[0])), by)
+	VBROADCASTSS(Words("iq4Lowest", math.Float32bits(iq4Levels[0])), by)
 	VDIVPS(by, minus, minus)
-	VBROADCASTSS(words("oneFloat1", 0x3f800000), by)
+	VBROADCASTSS(Words("oneFloat1", 0x3f800000), by)
 	VDIVPS(minus, by, by)
 	pass(at("First"))
-	z, d, m := zeroed(), YMM(), YMM()
+	z, d, m := Zeroed(), YMM(), YMM()
 	VCMPPS(U8(cmpGT), z, sumq2, m)
 	VDIVPS(sumq2, sumqx, d)
 	VANDPS(m, d, d)
@@ -113,7 +115,7 @@ func fitIQ4() {
 		numerators = append(numerators, math.Float32bits(float32(t)+iq4Levels[0]))
 	}
 	cand, left := GP64(), GP64()
-	LEAQ(words("iq4Numerators", numerators...), cand)
+	LEAQ(Words("iq4Numerators", numerators...), cand)
 	MOVQ(U32(len(numerators)), left)
 	Label(at("Step"))
 	VBROADCASTSS(Mem{Base: cand}, by)
@@ -155,7 +157,7 @@ func codesIQ4() {
 	Pragma("noescape")
 	dst, x, by := Load(Param("dst"), GP64()), Load(Param("x"), GP64()), Load(Param("by"), GP64())
 	blocks, step := Load(Param("blocks"), GP64()), Load(Param("step"), GP64())
-	levels, order := newLevelSearch(false), load(packOrder())
+	levels, order := newLevelSearch(false), Fetch(packOrder())
 	Label(name + "Loop")
 	factor := YMM()
 	VBROADCASTSS(Mem{Base: by}, factor)

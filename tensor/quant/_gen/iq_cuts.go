@@ -6,6 +6,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // Levels of codes 0, 1 and 2 for shifts up and down.
@@ -15,7 +17,7 @@ var iq1Levels = [2][3]float32{{-0.875, 0.125, 1.125}, {-1.125, -0.125, 0.875}}
 func level(v float32) Mem {
 	names := map[float32]string{-0.875: "M875", 0.125: "P125", 1.125: "P1125", -1.125: "M1125", -0.125: "M125", 0.875: "P875",
 		0.75: "P75", -1.25: "M125x", 1.25: "P125x", -0.75: "M75"}
-	return eights("iq1Level"+names[v], math.Float32bits(v))
+	return Eights("iq1Level"+names[v], math.Float32bits(v))
 }
 
 // splitScan tries all cuts of eight blocks in the scalar order.
@@ -61,7 +63,7 @@ func (c *splitScan) generate() {
 	end := uint32(32 * c.n)
 	step := uint32(32 * c.n / 8)
 	// Look at 16 cuts.
-	seed := zeroed()
+	seed := Zeroed()
 	MOVQ(U32(step), i1)
 	Label(at("Seed1"))
 	c.hoist(i1)
@@ -85,27 +87,27 @@ func (c *splitScan) generate() {
 	if c.shifts == 4 {
 		VADDPS(Mem{Base: c.s, Disp: spSumW + spRows + 32*c.n}, w, w)
 	}
-	VCMPPS(U8(cmpGE), eights("splitLeastW", math.Float32bits(1.0/(1<<45))), w, ok)
-	VCMPPS(U8(cmpLE), eights("splitMost", math.Float32bits(1<<60)), w, t)
+	VCMPPS(U8(cmpGE), Eights("splitLeastW", math.Float32bits(1.0/(1<<45))), w, ok)
+	VCMPPS(U8(cmpLE), Eights("splitMost", math.Float32bits(1<<60)), w, t)
 	VANDPS(t, ok, ok)
 	VMULPS(Mem{Base: c.s, Disp: spTop}, w, w)
-	VCMPPS(U8(cmpLE), eights("splitMost", math.Float32bits(1<<60)), w, t)
+	VCMPPS(U8(cmpLE), Eights("splitMost", math.Float32bits(1<<60)), w, t)
 	VANDPS(t, ok, ok)
 	eps := float32(1e-12)
 	if c.shifts == 4 {
 		eps = 1e-7
 	}
 	VMOVUPS(Mem{Base: c.s, Disp: spTop}, w)
-	VCMPPS(U8(cmpGE), eights(c.name+"Eps", math.Float32bits(eps)), w, t)
+	VCMPPS(U8(cmpGE), Eights(c.name+"Eps", math.Float32bits(eps)), w, t)
 	VANDPS(t, ok, ok)
-	VCMPPS(U8(cmpGE), eights("splitLeast", math.Float32bits(1.0/(1<<35)/(1<<35))), seed, t)
+	VCMPPS(U8(cmpGE), Eights("splitLeast", math.Float32bits(1.0/(1<<35)/(1<<35))), seed, t)
 	VANDPS(t, ok, ok)
-	VCMPPS(U8(cmpLE), eights("splitMost", math.Float32bits(1<<60)), seed, t)
+	VCMPPS(U8(cmpLE), Eights("splitMost", math.Float32bits(1<<60)), seed, t)
 	VANDPS(t, ok, ok)
-	VMULPS(eights("splitBelow", math.Float32bits(0.999)), seed, seed)
+	VMULPS(Eights("splitBelow", math.Float32bits(0.999)), seed, seed)
 	// Nothing is greater than a NaN, whatever the sign of q2, which rounding
 	// among the smallest numbers can turn.
-	VMOVUPS(eights("splitNever", 0x7fc00000), c.best)
+	VMOVUPS(Eights("splitNever", 0x7fc00000), c.best)
 	VBLENDVPS(ok, seed, c.best, c.best)
 	VPCMPEQD(t, t, t)
 	VMOVDQU(t, Mem{Base: c.s, Disp: spCut})
@@ -143,7 +145,7 @@ func (c *splitScan) generate() {
 		VMULPS(qx, q2, qx)
 		VBLENDVPS(m, qx, c.best, c.best)
 		if c.negative {
-			VXORPS(eights("signBit", 0x80000000), q2, q2)
+			VXORPS(Eights("signBit", 0x80000000), q2, q2)
 		}
 		VMASKMOVPS(q2, m, Mem{Base: c.s, Disp: spScale})
 		VMOVD(cut, r.AsX())

@@ -6,6 +6,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // Offsets of type latticeLanes. TestLatticeLayout holds them against the Go
@@ -49,7 +51,7 @@ func floats(name string, v ...float32) Mem {
 	for _, f := range v {
 		w = append(w, math.Float32bits(f))
 	}
-	return words(name, w...)
+	return Words(name, w...)
 }
 
 // fold8 leaves op over all lanes of v in every lane.
@@ -88,12 +90,12 @@ func latticeSettle(l lattice, group int) {
 }
 
 func latticeRound(name string, l lattice, vectors, runs int, s, x, trials, dir Register) {
-	one, half, zero := eights("oneFloat", 0x3f800000), eights("halfFloat", 0x3f000000), zeroed()
-	top, abs := constant("latticeTop"+string(rune('0'+l.dim)), math.Float32bits(l.top)), constant("absBits1", 0x7fffffff)
+	one, half, zero := Eights("oneFloat", 0x3f800000), Eights("halfFloat", 0x3f000000), Zeroed()
+	top, abs := Spread("latticeTop"+string(rune('0'+l.dim)), math.Float32bits(l.top)), Spread("absBits1", 0x7fffffff)
 	trial := GP64()
 	XORQ(trial, trial)
 	Label(name + "Round")
-	id, tie := YMM(), zeroed()
+	id, tie := YMM(), Zeroed()
 	VBROADCASTSS(Mem{Base: s, Index: trial, Scale: 4, Disp: latIDs}, id)
 	codes, off := make([]VecVirtual, vectors), make([]VecVirtual, vectors)
 	for i := range codes {
@@ -132,16 +134,16 @@ func latticeRound(name string, l lattice, vectors, runs int, s, x, trials, dir R
 	}
 	var key [8]func(long int)
 	if l.dim == 8 {
-		VPMADDUBSW(eights("latticePairs8", 0x03010301), b, b)
-		VPMADDWD(words("latticeFours8", 0x00090001, 0x00090001, 0x00090001, 0x00090001, 0x02d90051, 0x02d90051, 0x02d90051, 0x02d90051), b, b)
+		VPMADDUBSW(Eights("latticePairs8", 0x03010301), b, b)
+		VPMADDWD(Words("latticeFours8", 0x00090001, 0x00090001, 0x00090001, 0x00090001, 0x02d90051, 0x02d90051, 0x02d90051, 0x02d90051), b, b)
 		VEXTRACTI128(U8(1), b, hi)
 		VPADDD(hi, b.AsX(), hi)
 		for r := 0; r < runs; r++ {
 			key[r] = func(long int) { put(long, hi, r, r) }
 		}
 	} else {
-		VPMADDUBSW(eights("latticePairs4", 0x08010801), b, b)
-		VPMADDWD(eights("latticeFours4", 0x00400001), b, b)
+		VPMADDUBSW(Eights("latticePairs4", 0x08010801), b, b)
+		VPMADDWD(Eights("latticeFours4", 0x00400001), b, b)
 		VEXTRACTI128(U8(1), b, hi)
 		for r := 0; r < runs; r++ {
 			key[r] = func(long int) { put(long, []VecVirtual{b.AsX().(VecVirtual), hi}[r%2], r/2, r) }
@@ -150,7 +152,7 @@ func latticeRound(name string, l lattice, vectors, runs int, s, x, trials, dir R
 	for r := 0; r < runs; r++ {
 		key[r](0)
 	}
-	limit, mask := constant("latticeTie", math.Float32bits(0.49999)), GP32()
+	limit, mask := Spread("latticeTie", math.Float32bits(0.49999)), GP32()
 	VCMPPS(U8(cmpGT), limit, tie, tie)
 	VMOVMSKPS(tie, mask)
 	TESTL(mask, mask)
@@ -226,10 +228,10 @@ func latticeSearch(name string, l lattice, runs int, s, x, trials Register) {
 	ANDL(U32(1<<latCountBits-1), count)
 	SHRL(U8(latCountBits), list.As32())
 	SHLQ(U8(1), list)
-	ADDQ(argument("lists"), list)
+	ADDQ(Argument("lists"), list)
 	rows, entry := Load(Param("rows"), GP64()), GP64()
 	best, key := YMM(), YMM()
-	VMOVUPS(eights("maxFloat", math.Float32bits(math.MaxFloat32)), best)
+	VMOVUPS(Eights("maxFloat", math.Float32bits(math.MaxFloat32)), best)
 	MOVWLZX(Mem{Base: list}, entry.As32())
 	VPBROADCASTD(Mem{Base: rows, Index: entry, Scale: 4}, key)
 	Label(name + "Neighbour")
@@ -325,13 +327,13 @@ func latticeSums(l lattice, group, vectors int) {
 	keys, left := GP64(), GP64()
 	LEAQ(Mem{Base: s, Disp: latKeys}, keys)
 	MOVQ(U32(runs), left)
-	levels := load(oddLevels())
+	levels := Fetch(oddLevels())
 	if l.dim == 8 {
 		VPERM2F128(U8(0), levels, levels, levels)
 	}
 	qx, q2, k := make([]VecVirtual, vectors), make([]VecVirtual, vectors), make([]VecVirtual, vectors)
 	for i := range qx {
-		qx[i], q2[i], k[i] = zeroed(), zeroed(), YMM()
+		qx[i], q2[i], k[i] = Zeroed(), Zeroed(), YMM()
 	}
 	Label(name + "Loop")
 	for i := range k {

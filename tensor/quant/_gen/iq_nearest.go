@@ -6,6 +6,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // nearestRun searches one list, with all its groups.
@@ -26,8 +28,8 @@ func nearestRun() {
 		VMULPS(d, t[c], t[c])
 	}
 	terms := spreadTerms(t)
-	best, group, at, one := YMM(), YMM(), YMM(), load(eights("oneInt", 1))
-	VMOVUPS(eights("maxFloat", math.Float32bits(math.MaxFloat32)), best)
+	best, group, at, one := YMM(), YMM(), YMM(), Fetch(Eights("oneInt", 1))
+	VMOVUPS(Eights("maxFloat", math.Float32bits(math.MaxFloat32)), best)
 	VPXOR(group, group, group)
 	VPXOR(at, at, at)
 	Label(name + "Group")

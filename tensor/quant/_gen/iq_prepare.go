@@ -6,6 +6,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // latticeWeigh works on all values of a superblock.
@@ -19,15 +21,15 @@ func latticeWeigh() {
 		Doc(name+" sets the weights of a superblock and their roots. It gives false for", "values or weights that only the scalar search handles.")
 		Pragma("noescape")
 		s, src, n := Load(Param("s"), GP64()), Load(Param("src"), GP64()), GP64()
-		base, odd := YMM(), zeroed()
+		base, odd := YMM(), Zeroed()
 		var weights Register
 		if weighted {
 			weights = Load(Param("weights"), GP64())
-			VBROADCASTSS(argument("sigma2"), base)
+			VBROADCASTSS(Argument("sigma2"), base)
 		} else {
-			VBROADCASTSS(argument("base"), base)
+			VBROADCASTSS(Argument("base"), base)
 		}
-		abs, most, mostW := constant("absBits1", 0x7fffffff), constant("latticeMost", math.Float32bits(1<<40)), constant("latticeMostW", math.Float32bits(1<<60))
+		abs, most, mostW := Spread("absBits1", 0x7fffffff), Spread("latticeMost", math.Float32bits(1<<40)), Spread("latticeMostW", math.Float32bits(1<<60))
 		MOVQ(U32(32), n)
 		Label(name + "Loop")
 		v, w, t := YMM(), YMM(), YMM()
@@ -73,8 +75,8 @@ func latticeFold() {
 	LEAQ(Mem{Base: s, Disp: latSigns}, out)
 	LEAQ(Mem{Base: s, Disp: latTops}, tops)
 	MOVQ(U32(32), n)
-	sign, zero := constant("signBit1", 0x80000000), zeroed()
-	lane := load(words("laneBits", 1, 2, 4, 8, 16, 32, 64, 128))
+	sign, zero := Spread("signBit1", 0x80000000), Zeroed()
+	lane := Fetch(Words("laneBits", 1, 2, 4, 8, 16, 32, 64, 128))
 	keep := GP32()
 	MOVL(parity.(GPVirtual).As32(), keep)
 	SHLL(U8(7), keep)
@@ -131,8 +133,8 @@ func latticeCandidates() {
 	Doc(name + " sets candidates, 8 a vector, to numerators/ref and scales to their inverses.")
 	Pragma("noescape")
 	s, num, n := Load(Param("s"), GP64()), Load(Param("numerators"), GP64()), Load(Param("vectors"), GP64())
-	ref, one := YMM(), constant("oneFloat1", 0x3f800000)
-	VBROADCASTSS(argument("ref"), ref)
+	ref, one := YMM(), Spread("oneFloat1", 0x3f800000)
+	VBROADCASTSS(Argument("ref"), ref)
 	Label(name + "Loop")
 	v := YMM()
 	VMOVUPS(Mem{Base: num}, v)

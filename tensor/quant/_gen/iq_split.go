@@ -3,6 +3,8 @@ package main
 import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
+
+	. "quern/internal/asm"
 )
 
 // Offsets of type splitLanes. TestSplitLayout holds them against the Go type.
@@ -31,13 +33,13 @@ func splitRank() {
 	Pragma("noescape")
 	s, n := Load(Param("s"), GP64()), Load(Param("n"), GP64())
 	i, j, p, end := GP64(), GP64(), GP64(), GP64()
-	abs, top := constant("absBits1", 0x7fffffff), zeroed()
-	lane := load(words("laneOffsets", 0, 4, 8, 12, 16, 20, 24, 28))
+	abs, top := Spread("absBits1", 0x7fffffff), Zeroed()
+	lane := Fetch(Words("laneOffsets", 0, 4, 8, 12, 16, 20, 24, 28))
 	SHLQ(U8(5), n)
 	LEAQ(Mem{Base: s, Index: n, Scale: 1}, end)
 	MOVQ(s, i)
 	Label(name + "Value")
-	v, t, count := YMM(), YMM(), zeroed()
+	v, t, count := YMM(), YMM(), Zeroed()
 	VMOVUPS(Mem{Base: i, Disp: spX}, v)
 	VANDPS(abs, v, t)
 	VMAXPS(top, t, top)
@@ -91,7 +93,7 @@ func splitSums(halves int) {
 	values := 32
 	if halves == 2 {
 		values = 16
-		z := zeroed()
+		z := Zeroed()
 		for h := 0; h < halves; h++ {
 			for j := 1; j <= values; j++ {
 				VMOVUPS(z, Mem{Base: s, Disp: spSumX + h*spRows + 32*j})
@@ -117,7 +119,7 @@ func splitSums(halves int) {
 		JNZ(LabelRef(label))
 	}
 	for h := 0; h < halves; h++ {
-		x, w := zeroed(), zeroed()
+		x, w := Zeroed(), Zeroed()
 		MOVQ(s, p)
 		MOVQ(U32(values), n)
 		label := name + "Add" + string(rune('0'+h))
@@ -143,9 +145,9 @@ func splitKeys() {
 	Doc(name+" gives the keys of the runs of eight blocks with a cut, mirrored where the", "scale is negative.")
 	Pragma("noescape")
 	s, runs, p, out := Load(Param("s"), GP64()), Load(Param("runs"), GP64()), GP64(), GP64()
-	first, second, mirror, one := YMM(), YMM(), YMM(), load(eights("oneInt", 1))
+	first, second, mirror, one := YMM(), YMM(), YMM(), Fetch(Eights("oneInt", 1))
 	VMOVDQU(Mem{Base: s, Disp: spCut}, first)
-	VPAND(eights("splitRowBits", 0xffe0), first, second)
+	VPAND(Eights("splitRowBits", 0xffe0), first, second)
 	VPSRLD(U8(16), first, first)
 	VPSUBD(one, first, first)
 	VPSUBD(one, second, second)
@@ -154,7 +156,7 @@ func splitKeys() {
 	MOVQ(s, p)
 	MOVQ(s, out)
 	Label(name + "Run")
-	key := zeroed()
+	key := Zeroed()
 	for i := 0; i < 8; i++ {
 		r, c, t := YMM(), YMM(), YMM()
 		VMOVDQU(Mem{Base: p, Disp: spRank + 32*i}, r)

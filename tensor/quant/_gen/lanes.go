@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // Offsets of type laneGroups. TestLanesLayout holds them against the Go type.
@@ -36,29 +38,7 @@ const (
 	cmpGT  = 30
 )
 
-// argument is the place of a parameter on the stack.
-func argument(name string) Mem {
-	p, err := Param(name).Resolve()
-	if err != nil {
-		panic(err)
-	}
-	return p.Addr
-}
-
-func zeroed() VecVirtual {
-	r := YMM()
-	VXORPS(r, r, r)
-	return r
-}
-
-// constant fills a register with a word that is kept in memory once.
-func constant(name string, bits uint32) VecVirtual {
-	r := YMM()
-	VBROADCASTSS(words(name, bits), r)
-	return r
-}
-
-func magic() VecVirtual { return constant("roundMagic", 0x4b400000) }
+func magic() VecVirtual { return Spread("roundMagic", 0x4b400000) }
 
 // eachValue runs body for the n values of a group in order, unrolled: p points
 // at value i+k of x when the displacement is 32*k.
@@ -138,7 +118,7 @@ func weightKernels() {
 	Doc("weighAbsSIMD sets the weights to the magnitudes.")
 	Pragma("noescape")
 	s, n := Load(Param("s"), GP64()), Load(Param("n"), GP64())
-	abs := constant("absBits1", 0x7fffffff)
+	abs := Spread("absBits1", 0x7fffffff)
 	eachValue("weighAbs", s, n, 4, func(p Register, disp int) {
 		v := YMM()
 		VANDPS(Mem{Base: p, Disp: disp + laneX}, abs, v)
@@ -164,8 +144,8 @@ func weightKernels() {
 	Doc("weighMeanSIMD sets the weights to sqrt(mean square) + |x|. inverse is 1/n.")
 	Pragma("noescape")
 	s, n = Load(Param("s"), GP64()), Load(Param("n"), GP64())
-	sum, inverse := zeroed(), YMM()
-	VBROADCASTSS(argument("inverse"), inverse)
+	sum, inverse := Zeroed(), YMM()
+	VBROADCASTSS(Argument("inverse"), inverse)
 	eachValue("weighMeanSum", s, n, 4, func(p Register, disp int) {
 		v := YMM()
 		VMOVUPS(Mem{Base: p, Disp: disp + laneX}, v)
@@ -174,7 +154,7 @@ func weightKernels() {
 	})
 	VMULPS(inverse, sum, sum)
 	VSQRTPS(sum, sum)
-	abs = constant("absBits1", 0x7fffffff)
+	abs = Spread("absBits1", 0x7fffffff)
 	eachValue("weighMean", s, n, 4, func(p Register, disp int) {
 		v := YMM()
 		VANDPS(Mem{Base: p, Disp: disp + laneX}, abs, v)
@@ -232,7 +212,7 @@ func fitAffine(name string, absolute bool) {
 	VBROADCASTSS(Mem{Base: cand}, top)
 	VADDPS(mag, top, top)
 	bound(top)
-	abs := constant("absBits1", 0x7fffffff)
+	abs := Spread("absBits1", 0x7fffffff)
 	mask := GP32()
 	lo, iscale := YMM(), YMM()
 
@@ -248,7 +228,7 @@ func fitAffine(name string, absolute bool) {
 		VSUBPS(lo, b, b)
 		VMULPS(iscale, span, a)
 		VMULPS(iscale, b, b)
-		VBROADCASTSS(words("roundLimit", 0x4a000000), c)
+		VBROADCASTSS(Words("roundLimit", 0x4a000000), c)
 		VANDPS(abs, a, a)
 		VANDPS(abs, b, b)
 		VCMPPS(U8(cmpNLT), c, a, a)
@@ -273,7 +253,7 @@ func fitAffine(name string, absolute bool) {
 	}
 	// measure sums the error of the codes under a scale and a minimum.
 	measure := func(label string, ts, tm VecVirtual) VecVirtual {
-		e := zeroed()
+		e := Zeroed()
 		eachValue(at(label), s, n, 4, func(p Register, disp int) {
 			d := YMM()
 			VMULPS(Mem{Base: p, Disp: disp + laneCodes}, ts, d)
@@ -311,7 +291,7 @@ func fitAffine(name string, absolute bool) {
 		VMOVUPS(sumX, field(laneSumX))
 		VMOVUPS(lowest, field(laneLowest))
 		VMOVUPS(high, field(laneHigh))
-		zero, t := zeroed(), YMM()
+		zero, t := Zeroed(), YMM()
 		// Weights are at least as unruly as values: a finite sum means finite
 		// values.
 		VSUBPS(sumW, sumW, t)
@@ -328,7 +308,7 @@ func fitAffine(name string, absolute bool) {
 		start()
 		VMOVUPS(iscale, field(laneBy))
 		VMOVUPS(lo, field(laneFrom))
-		scale := constant("oneFloat1", 0x3f800000)
+		scale := Spread("oneFloat1", 0x3f800000)
 		VDIVPS(iscale, scale, scale)
 		VMOVUPS(scale, field(laneScale))
 		eachValue(at("First"), s, n, 4, func(p Register, disp int) { code(p, disp) })
@@ -340,7 +320,7 @@ func fitAffine(name string, absolute bool) {
 	eachSet("Set", func() {
 		VMOVUPS(field(laneLow), lo)
 		start()
-		sumL, sumL2, sumXL := zeroed(), zeroed(), zeroed()
+		sumL, sumL2, sumXL := Zeroed(), Zeroed(), Zeroed()
 		eachValue(at("Codes"), s, n, 4, func(p Register, disp int) {
 			v, q := code(p, disp)
 			wl := YMM()
@@ -351,7 +331,7 @@ func fitAffine(name string, absolute bool) {
 			VMULPS(wl, v, v)
 			VADDPS(v, sumXL, sumXL)
 		})
-		det, ts, tm, u, able, z := YMM(), YMM(), YMM(), YMM(), YMM(), zeroed()
+		det, ts, tm, u, able, z := YMM(), YMM(), YMM(), YMM(), YMM(), Zeroed()
 		VMOVUPS(field(laneSumW), ts)
 		VMULPS(sumL2, ts, det)
 		VMULPS(sumL, sumL, u)
@@ -399,7 +379,7 @@ func fitAffine(name string, absolute bool) {
 			VANDPS(field(off), a, b)
 			VMOVUPS(b, field(off))
 		}
-		VBROADCASTSS(words("signBit1", 0x80000000), b)
+		VBROADCASTSS(Words("signBit1", 0x80000000), b)
 		VXORPS(field(laneLow), b, b)
 		VMOVUPS(b, field(laneMin))
 	})
@@ -426,12 +406,12 @@ func recode() {
 	Pragma("noescape")
 	l, x := Load(Param("l"), GP64()), Load(Param("x"), GP64())
 	d, m := Load(Param("d"), GP64()), Load(Param("m"), GP64())
-	order := load(packOrder())
-	mag, bits := magic(), constant("mantissa", 0x7fffff)
+	order := Fetch(packOrder())
+	mag, bits := magic(), Spread("mantissa", 0x7fffff)
 	lo, hi := YMM(), YMM()
-	VBROADCASTSS(argument("lo"), lo)
-	VBROADCASTSS(argument("hi"), hi)
-	bias := constant("nearestBias", 0x400000)
+	VBROADCASTSS(Argument("lo"), lo)
+	VBROADCASTSS(Argument("hi"), hi)
+	bias := Spread("nearestBias", 0x400000)
 	VPADDD(bias, lo, lo)
 	VPADDD(bias, hi, hi)
 	n := GP64()

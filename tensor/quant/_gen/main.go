@@ -12,6 +12,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 func main() {
@@ -45,31 +47,6 @@ func main() {
 	positiveTrials()
 	symmetricTrials()
 	Generate()
-}
-
-// words makes read-only data, once for each name.
-func words(name string, v ...uint32) Mem {
-	if m, ok := globals[name]; ok {
-		return m
-	}
-	m := GLOBL(name, RODATA|NOPTR)
-	for i, w := range v {
-		DATA(4*i, U32(w))
-	}
-	globals[name] = m
-	return m
-}
-
-var globals = map[string]Mem{}
-
-// eights is eight copies of a word.
-func eights(name string, v uint32) Mem { return words(name, v, v, v, v, v, v, v, v) }
-
-// load puts a constant into a register.
-func load(m Mem) VecVirtual {
-	r := YMM()
-	VMOVDQU(m, r)
-	return r
 }
 
 // loop runs body while n, counted down by step, is not zero. n must be a
@@ -107,7 +84,7 @@ func encodeF16() {
 	Doc("encodeF16SIMD is encodeF16Scalar for n values, a multiple of 16.")
 	Pragma("noescape")
 	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("n"), GP64())
-	sign, nan := load(eights("signBit", 0x80000000)), load(eights("quietNaN", 0x7fc00000))
+	sign, nan := Fetch(Eights("signBit", 0x80000000)), Fetch(Eights("quietNaN", 0x7fc00000))
 	loop("f16e", n, 16, func() {
 		for i := 0; i < 2; i++ {
 			x, bad, q, h := YMM(), YMM(), YMM(), XMM()
@@ -147,8 +124,8 @@ func encodeBF16() {
 	Doc("encodeBF16SIMD is encodeBF16Scalar for n values, a multiple of 16.")
 	Pragma("noescape")
 	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("n"), GP64())
-	abs, inf := load(eights("absBits", 0x7fffffff)), load(eights("infinity", 0x7f800000))
-	round, one, quiet := load(eights("halfBF16", 0x7fff)), load(eights("oneInt", 1)), load(eights("quietBF16", 0x40))
+	abs, inf := Fetch(Eights("absBits", 0x7fffffff)), Fetch(Eights("infinity", 0x7f800000))
+	round, one, quiet := Fetch(Eights("halfBF16", 0x7fff)), Fetch(Eights("oneInt", 1)), Fetch(Eights("quietBF16", 0x40))
 	loop("bf16e", n, 16, func() {
 		var half [2]VecVirtual
 		for i := range half {
@@ -191,7 +168,7 @@ func scan() {
 	flush := Load(Param("flush"), GP32())
 	INCL(flush)
 	overM1, flushP1 := broadcast(over), broadcast(flush)
-	abs, inf, infM1 := load(eights("absBits", 0x7fffffff)), load(eights("infinity", 0x7f800000)), load(eights("belowInfinity", 0x7f7fffff))
+	abs, inf, infM1 := Fetch(Eights("absBits", 0x7fffffff)), Fetch(Eights("infinity", 0x7f800000)), Fetch(Eights("belowInfinity", 0x7f7fffff))
 	zero := YMM()
 	VPXOR(zero, zero, zero)
 	var sum [4]VecVirtual // NaN, Inf and up, overflow and up, flush less zeros

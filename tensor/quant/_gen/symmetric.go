@@ -4,13 +4,15 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // extremes finds, lane by lane, the first value of greatest magnitude and that
 // magnitude, which groups are above groupEps, and refuses what is not finite.
 func extremes(label string, field func(int) Mem, s, n Register, refuse string) (extreme, alive VecVirtual) {
-	extreme, alive = zeroed(), YMM()
-	amax, finite, abs, mask := zeroed(), zeroed(), constant("absBits1", 0x7fffffff), GP32()
+	extreme, alive = Zeroed(), YMM()
+	amax, finite, abs, mask := Zeroed(), Zeroed(), Spread("absBits1", 0x7fffffff), GP32()
 	eachValue(label, s, n, 4, func(p Register, disp int) {
 		v, a, m := YMM(), YMM(), YMM()
 		VMOVUPS(Mem{Base: p, Disp: disp + laneX}, v)
@@ -21,7 +23,7 @@ func extremes(label string, field func(int) Mem, s, n Register, refuse string) (
 		VSUBPS(v, v, v)
 		VADDPS(v, finite, finite)
 	})
-	eps, zero := constant("groupEps", 0x26901d7d), zeroed()
+	eps, zero := Spread("groupEps", 0x26901d7d), Zeroed()
 	VCMPPS(U8(cmpEQ), zero, finite, finite)
 	VMOVMSKPS(finite, mask)
 	CMPL(mask, U32(0xff))
@@ -52,7 +54,7 @@ func fitSymmetric() {
 
 	Label(at("Set"))
 	extreme, _ := extremes(at("Extremes"), field, s, n, at("Refuse"))
-	sumW := zeroed()
+	sumW := Zeroed()
 	eachValue(at("Products"), s, n, 4, func(p Register, disp int) {
 		w, v := YMM(), YMM()
 		VMOVUPS(Mem{Base: p, Disp: disp + laneW}, w)
@@ -84,7 +86,7 @@ func fitSymmetric() {
 			VADDPS(t, suml2, suml2)
 		})
 	}
-	best, bestBy, scale, zero := YMM(), YMM(), YMM(), zeroed()
+	best, bestBy, scale, zero := YMM(), YMM(), YMM(), Zeroed()
 	pass(at("First"))
 	VMOVAPS(by, bestBy)
 	m := YMM()
@@ -141,8 +143,8 @@ func fitSweep() {
 	MOVQ(U32(16), n)
 	field := func(off int) Mem { return Mem{Base: s, Disp: off} }
 	mask := GP32()
-	mag, bits, expo := magic(), constant("mantissa", 0x7fffff), constant("twoTo23", 0x4b000000)
-	low, high := constant("sweepLow", 0x400000-4), constant("sweepHigh", 0x400000+3)
+	mag, bits, expo := magic(), Spread("mantissa", 0x7fffff), Spread("twoTo23", 0x4b000000)
+	low, high := Spread("sweepLow", 0x400000-4), Spread("sweepHigh", 0x400000+3)
 	// round is clamp(nearest(q)), wrap and all, with 2^22 added.
 	round := func(q VecVirtual) {
 		VADDPS(mag, q, q)
@@ -156,9 +158,9 @@ func fitSweep() {
 	}
 	Label(at("Set"))
 	iscale, _ := extremes(at("Extremes"), field, s, n, at("Refuse"))
-	t := constant("minusFour", 0xc0800000)
+	t := Spread("minusFour", 0xc0800000)
 	VDIVPS(iscale, t, iscale)
-	sumlx, suml2 := zeroed(), zeroed()
+	sumlx, suml2 := Zeroed(), Zeroed()
 	eachValue(at("Codes"), s, n, 4, func(p Register, disp int) {
 		v, q, w := YMM(), YMM(), YMM()
 		VMOVUPS(Mem{Base: p, Disp: disp + laneX}, v)
@@ -178,7 +180,7 @@ func fitSweep() {
 		VADDPS(w, suml2, suml2)
 	})
 	// A group of zeros takes no part: what is not a number is not above zero.
-	z := zeroed()
+	z := Zeroed()
 	VCMPPS(U8(cmpEQ), field(laneAlive), z, iscale)
 	VORPS(iscale, sumlx, sumlx)
 	sweeps, changed := GP64(), GP32()

@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	. "quern/internal/asm"
 )
 
 // Searches of one group with a candidate in each lane, for the scales of a
@@ -29,10 +31,10 @@ func positiveTrials() {
 	Doc(name + " is positiveTrials for n values.")
 	Pragma("noescape")
 	x, w, n := Load(Param("x"), GP64()), Load(Param("w"), GP64()), Load(Param("n"), GP64())
-	mag, bits, expo := magic(), constant("mantissa", 0x7fffff), constant("twoTo23", 0x4b000000)
-	top, by, scale, sum := YMM(), YMM(), constant("oneFloat1", 0x3f800000), zeroed()
-	VBROADCASTSS(argument("top"), top)
-	VPADDD(constant("nearestBias", 0x400000), top, top)
+	mag, bits, expo := magic(), Spread("mantissa", 0x7fffff), Spread("twoTo23", 0x4b000000)
+	top, by, scale, sum := YMM(), YMM(), Spread("oneFloat1", 0x3f800000), Zeroed()
+	VBROADCASTSS(Argument("top"), top)
+	VPADDD(Spread("nearestBias", 0x400000), top, top)
 	VMOVUPS(Mem{Base: Load(Param("by"), GP64())}, by)
 	VDIVPS(by, scale, scale)
 	eachScalar(name+"Loop", x, w, n, func(v, w VecVirtual) {
@@ -60,11 +62,11 @@ func symmetricTrials() {
 	Doc(name+" gives the sums of fitSymmetric's pass over n values for eight", "candidates.")
 	Pragma("noescape")
 	x, w, n := Load(Param("x"), GP64()), Load(Param("w"), GP64()), Load(Param("n"), GP64())
-	mag, bits, expo := magic(), constant("mantissa", 0x7fffff), constant("twoTo23", 0x4b000000)
-	lo, hi, by, lx, l2 := YMM(), YMM(), YMM(), zeroed(), zeroed()
-	bias := constant("nearestBias", 0x400000)
-	VBROADCASTSS(argument("lo"), lo)
-	VBROADCASTSS(argument("hi"), hi)
+	mag, bits, expo := magic(), Spread("mantissa", 0x7fffff), Spread("twoTo23", 0x4b000000)
+	lo, hi, by, lx, l2 := YMM(), YMM(), YMM(), Zeroed(), Zeroed()
+	bias := Spread("nearestBias", 0x400000)
+	VBROADCASTSS(Argument("lo"), lo)
+	VBROADCASTSS(Argument("hi"), hi)
 	VPADDD(bias, lo, lo)
 	VPADDD(bias, hi, hi)
 	VMOVUPS(Mem{Base: Load(Param("by"), GP64())}, by)
