@@ -52,12 +52,7 @@ func floatPath(f Format, one func(w, x []float32) float32) family {
 			}
 		}
 	}
-	return func(_, _ int, repacked bool) *path {
-		if repacked {
-			return nil
-		}
-		return p
-	}
+	return func(int, bool) *path { return p }
 }
 
 // mulTiledScalar multiplies the first n decoded rows with all columns.

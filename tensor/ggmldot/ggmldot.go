@@ -57,9 +57,9 @@ type path struct {
 	mul func(k *Kernel, dst []float32, stride int, w []byte, b *Batch, s *Scratch)
 }
 
-// family gives the path for a matrix of rows rows of width values, whole blocks; nil
-// if there is none.
-type family func(width, rows int, repacked bool) *path
+// family gives the path for a matrix of so many rows. Those of types that Repacks knows are asked for the
+// repacked one too.
+type family func(rows int, repacked bool) *path
 
 // New gives the kernel for a matrix of type t with rows rows of width values.
 // repacked says that llama.cpp holds it in its repacked buffer; Mul takes the
@@ -74,8 +74,8 @@ func New(t tensor.Type, width, rows int, repacked bool) (*Kernel, error) {
 		return nil, fmt.Errorf("%w: %d rows of %d values", ErrSize, rows, width)
 	}
 	k := &Kernel{typ: t, width: width, rows: rows, rowBytes: int(rowBytes)}
-	if int(t) < len(families) && families[t] != nil {
-		k.path = families[t](width, rows, repacked)
+	if int(t) < len(families) && families[t] != nil && (!repacked || Repacks(t, rows)) {
+		k.path = families[t](rows, repacked)
 	}
 	if k.path == nil {
 		how := "plain"

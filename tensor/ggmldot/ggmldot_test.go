@@ -16,8 +16,13 @@ func TestSizes(t *testing.T) {
 	if _, err := New(tensor.I32, 32, 8, false); !errors.Is(err, ErrNoKernel) {
 		t.Errorf("I32: %v", err)
 	}
-	if _, err := New(tensor.F32, 32, 8, true); !errors.Is(err, ErrNoKernel) {
-		t.Errorf("repacked F32: %v", err)
+	for _, c := range []struct {
+		t    tensor.Type
+		rows int
+	}{{tensor.F32, 8}, {tensor.Q8_0, 8}, {tensor.Q6_K, 8}, {tensor.IQ3_S, 8}, {tensor.Q1_0, 8}, {tensor.Q4_0, 12}, {tensor.Q4_K, 4}} {
+		if _, err := New(c.t, 256, c.rows, true); !errors.Is(err, ErrNoKernel) {
+			t.Errorf("%d repacked rows of %s: %v", c.rows, c.t, err)
+		}
 	}
 	if _, err := New(tensor.Q8_0, 31, 8, false); !errors.Is(err, tensor.ErrShape) {
 		t.Errorf("31 values of Q8_0: %v", err)

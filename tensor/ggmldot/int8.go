@@ -93,8 +93,8 @@ const (
 )
 
 // lanesPath gives the family of a type with blocks of 32, whose unpacked codes have a
-// bias: how blocks are added with one column, and with more. Some have a repacked form.
-func lanesPath(f Format, bias int8, one, more adding, repacks bool) family {
+// bias: how blocks are added with one column, and with more.
+func lanesPath(f Format, bias int8, one, more adding) family {
 	plain := &path{format: f}
 	plain.mul = func(k *Kernel, dst []float32, stride int, w []byte, b *Batch, s *Scratch) {
 		how := more
@@ -111,14 +111,11 @@ func lanesPath(f Format, bias int8, one, more adding, repacks bool) family {
 			mulBlocks(dst[r:], stride, n, b, &s.int8Rows, bias)
 		})
 	}
-	return func(_, rows int, repacked bool) *path {
-		switch {
-		case !repacked:
-			return plain
-		case repacks && rows%8 == 0:
+	return func(_ int, repacked bool) *path {
+		if repacked {
 			return packed
 		}
-		return nil
+		return plain
 	}
 }
 

@@ -22,12 +22,7 @@ func lowPath(f Format, bias int8, mul func(dst []float32, stride, n int, b *Batc
 	plain.mul = func(k *Kernel, dst []float32, stride int, w []byte, b *Batch, s *Scratch) {
 		k.eachRows(w, s, bias, secondForm(bias), func(r, n int) { mul(dst[r:], stride, n, b, &s.int8Rows) })
 	}
-	return func(_, _ int, repacked bool) *path {
-		if repacked {
-			return nil
-		}
-		return plain
-	}
+	return func(int, bool) *path { return plain }
 }
 
 // mulLowScalar multiplies rows with columns by dot, which gives the product of row i

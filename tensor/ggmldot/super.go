@@ -85,12 +85,7 @@ var plainPath = &path{format: Q8_K, mul: func(k *Kernel, dst []float32, stride i
 }}
 
 // plainSuper is the family of types that are multiplied in one way.
-func plainSuper(_, _ int, repacked bool) *path {
-	if repacked {
-		return nil
-	}
-	return plainPath
-}
+func plainSuper(int, bool) *path { return plainPath }
 
 // mulSuper multiplies rows with columns from first to last-1, in one order. The columns'
 // groups are those of b, whose first is group base.

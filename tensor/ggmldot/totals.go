@@ -2,7 +2,6 @@ package ggmldot
 
 import (
 	"quern/internal/fma"
-	"quern/tensor"
 	"quern/tensor/dot"
 )
 
@@ -39,11 +38,8 @@ var panelPath = &path{format: Q8_K, mul: func(k *Kernel, dst []float32, stride i
 }}
 
 // panelSuper is the family of types that ggml unpacks to panels.
-func panelSuper(_, rows int, repacked bool) *path {
-	switch {
-	case repacked:
-		return nil
-	case rows%panelRows != 0:
+func panelSuper(rows int, _ bool) *path {
+	if rows%panelRows != 0 {
 		return plainPath
 	}
 	return panelPath
@@ -61,14 +57,11 @@ var repackedQ4_K = &path{format: Q8_K, mul: func(k *Kernel, dst []float32, strid
 }}
 
 // familyQ4_K is Q4_K, which ggml can repack.
-func familyQ4_K(_, rows int, repacked bool) *path {
-	switch {
-	case !repacked:
-		return plainPath
-	case Repacks(tensor.Q4_K, rows):
+func familyQ4_K(_ int, repacked bool) *path {
+	if repacked {
 		return repackedQ4_K
 	}
-	return nil
+	return plainPath
 }
 
 func total(n [columns]int32) (sum int32) {
