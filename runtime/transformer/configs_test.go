@@ -40,7 +40,7 @@ func TestSettingsGiveTheirPeersLogits(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if d := apartFrom(t, g, m, g.Transformers); !(d <= 1e-4) {
+		if d := apartFrom(t, g, m, g.Transformers); !(d <= 1e-5) {
 			t.Errorf("%s: the folder's logits are %.2g of the largest from those of transformers", name, d)
 		}
 		if g.Llama == nil {
@@ -57,7 +57,11 @@ func TestSettingsGiveTheirPeersLogits(t *testing.T) {
 		if m, err = transformer.FromGGUF(t.Context(), f); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if d := apartFrom(t, g, m, g.Llama); !(d <= 1e-4) {
+		within := 1e-5
+		if strings.HasPrefix(g.Model, "tiny-gemma") {
+			within = 1e-4 // llama.cpp takes GELU from a table of halves
+		}
+		if d := apartFrom(t, g, m, g.Llama); !(d <= within) {
 			t.Errorf("%s: the file's logits are %.2g of the largest from those of llama.cpp", name, d)
 		}
 	}
