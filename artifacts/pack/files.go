@@ -10,6 +10,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"quern/artifacts"
+	"quern/internal/shardname"
 )
 
 // File is a layer of a manifest under the name that it has as a file. Path is ""
@@ -161,7 +162,7 @@ func nameOf(mediaType string, seen map[string]int, models int) string {
 	stem := strings.TrimSuffix(name, ext)
 	switch {
 	case mediaType == dockerGGUF && models > 1:
-		return fmt.Sprintf("%s-%05d-of-%05d%s", stem, n, models, ext)
+		return shardname.Join(stem, n, models, ext)
 	case n > 1:
 		return fmt.Sprintf("%s-%d%s", stem, n, ext)
 	}
@@ -295,13 +296,8 @@ func isLaterShard(p string) bool { return shard(p) > 1 }
 
 // shard is the number of a shard, from 1, and 0 for a whole file.
 func shard(p string) int {
-	var i, n int
-	const form = "-00001-of-00002"
-	stem, ok := strings.CutSuffix(p, ".gguf")
-	if !ok || len(stem) < len(form) {
-		return 0
-	}
-	if k, err := fmt.Sscanf(stem[len(stem)-len(form):], "-%05d-of-%05d", &i, &n); err != nil || k != 2 || n < 2 {
+	_, i, n, ok := shardname.Split(p, ".gguf")
+	if !ok || n < 2 {
 		return 0
 	}
 	return i

@@ -121,7 +121,8 @@ func groupAction(name string, commands []*cli.Command) cli.ActionFunc {
 	}
 }
 
-var flagName = regexp.MustCompile(`(^|[ :])-([a-z])`)
+// flagName is compiled where it is used: no command line that is right needs it.
+const flagName = `(^|[ :])-([a-z])`
 
 // usageError turns the flag package's complaints into ours.
 func usageError(command string, flags []cli.Flag) cli.OnUsageErrorFunc {
@@ -133,7 +134,7 @@ func usageError(command string, flags []cli.Flag) cli.OnUsageErrorFunc {
 				msg += " (did you mean " + s + "?)"
 			}
 		} else {
-			msg = flagName.ReplaceAllString(msg, "$1--$2")
+			msg = regexp.MustCompile(flagName).ReplaceAllString(msg, "$1--$2")
 		}
 		return usagef("%s%s; %s --help", prefix(command), msg, command)
 	}

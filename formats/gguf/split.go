@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 
+	"quern/internal/shardname"
 	"quern/tensor"
 )
 
@@ -26,27 +26,21 @@ type Set struct {
 // there is fs.ErrNotExist.
 type Opener func(ctx context.Context, name string) (tensor.Blob, error)
 
-var splitName = regexp.MustCompile(`^(.*)-([0-9]{5})-of-([0-9]{5})\.gguf$`)
+const splitExt = ".gguf"
 
 // SplitName gives the name of shard i (from 0) of n: STEM-00001-of-00003.gguf.
 func SplitName(stem string, i, n int) string {
-	return fmt.Sprintf("%s-%05d-of-%05d.gguf", stem, i+1, n)
+	return shardname.Join(stem, i+1, n, splitExt)
 }
 
 // ParseSplitName takes a shard's name apart; i counts from 0. The stem keeps
 // the folder.
 func ParseSplitName(name string) (stem string, i, n int, ok bool) {
-	m := splitName.FindStringSubmatch(name)
-	if m == nil {
+	stem, i, n, ok = shardname.Split(name, splitExt)
+	if !ok || i < 1 || i > n {
 		return "", 0, 0, false
 	}
-	// Five digits always parse.
-	i, _ = strconv.Atoi(m[2])
-	n, _ = strconv.Atoi(m[3])
-	if i < 1 || i > n {
-		return "", 0, 0, false
-	}
-	return m[1], i - 1, n, true
+	return stem, i - 1, n, true
 }
 
 // OpenSet opens a model by its only file or its first shard; the other shards

@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
+	"quern/internal/shardname"
 	"quern/tensor"
 )
+
+const weightsExt = ".safetensors"
 
 // FileInfo names one file of a folder; a model.FileInfo converts to it.
 type FileInfo struct {
@@ -87,16 +89,13 @@ func OpenModel(ctx context.Context, fsys Files, list []FileInfo, opt ModelOption
 	for _, p := range sortedPaths(have) {
 		if !used[p] && isWeights(p) {
 			m.Ignored = append(m.Ignored, p)
-			if strings.HasSuffix(p, ".safetensors") && !strings.Contains(p, "/") {
+			if strings.HasSuffix(p, weightsExt) && !strings.Contains(p, "/") {
 				m.Warnings = append(m.Warnings, fmt.Sprintf("%s is not part of the model and was not read", p))
 			}
 		}
 	}
 	return m, nil
 }
-
-// shardPattern is how transformers names shards.
-var shardPattern = regexp.MustCompile(`-([0-9]{5})-of-([0-9]{5})\.safetensors$`)
 
 // choose lists the files to read, sorted.
 func (m *Model) choose(ctx context.Context, fsys Files, have map[string]FileInfo, opt ModelOptions) ([]string, error) {
@@ -115,11 +114,11 @@ func (m *Model) choose(ctx context.Context, fsys Files, have map[string]FileInfo
 	}
 	var top, shards []string
 	for _, p := range sortedPaths(have) {
-		if strings.Contains(p, "/") || !strings.HasSuffix(p, ".safetensors") || strings.HasPrefix(p, "consolidated") {
+		if strings.Contains(p, "/") || !strings.HasSuffix(p, weightsExt) || strings.HasPrefix(p, "consolidated") {
 			continue
 		}
 		top = append(top, p)
-		if shardPattern.MatchString(p) {
+		if _, _, _, ok := shardname.Split(p, weightsExt); ok {
 			shards = append(shards, p)
 		}
 	}
@@ -159,7 +158,7 @@ func (m *Model) missing(have map[string]FileInfo) error {
 	}
 	var extra []string
 	for _, p := range sortedPaths(have) {
-		if strings.HasSuffix(p, ".safetensors") && !named[p] {
+		if strings.HasSuffix(p, weightsExt) && !named[p] {
 			extra = append(extra, p)
 		}
 	}
@@ -173,22 +172,22 @@ func (m *Model) missing(have map[string]FileInfo) error {
 
 // wholeSet demands that files named NAME-0000i-of-0000n are all there.
 func wholeSet(shards []string) error {
-	byStem := map[string][]string{}
+	seen := map[string]bool{}
 	var stems []string
+	var last, want int
 	for _, s := range shards {
-		g := shardPattern.FindStringSubmatch(s)
-		stem := strings.TrimSuffix(s, g[0]) + "-of-" + g[2]
-		if byStem[stem] == nil {
-			stems = append(stems, stem)
+		stem, i, n, _ := shardname.Split(s, weightsExt)
+		stem = fmt.Sprintf("%s-of-%05d", stem, n)
+		if !seen[stem] {
+			seen[stem], stems = true, append(stems, stem)
 		}
-		byStem[stem] = append(byStem[stem], g[1])
+		last, want = i, n
 	}
 	if len(stems) > 1 {
 		return fmt.Errorf("%w: more than one set of shards: %s", ErrShards, some(stems))
 	}
-	want, got := stems[0][len(stems[0])-5:], byStem[stems[0]]
-	if fmt.Sprintf("%05d", len(got)) != want || got[len(got)-1] != want {
-		return fmt.Errorf("%w: shards say they are %s files, %d are there: %s", ErrShards, want, len(got), some(shards))
+	if len(shards) != want || last != want {
+		return fmt.Errorf("%w: shards say they are %05d files, %d are there: %s", ErrShards, want, len(shards), some(shards))
 	}
 	return nil
 }
