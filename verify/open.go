@@ -66,58 +66,104 @@ type OpenOptions struct {
 	// Meta is the metadata of the whole model, for shards of a GGUF file that have
 	// none of their own; nil takes the file's.
 	Meta *gguf.Metadata
+	// Beside opens what lies beside the file, so that the first shard of a GGUF file
+	// stands for all; without it every file stands for itself. What it opens is the
+	// caller's to close.
+	Beside gguf.Opener
+}
+
+// File is an opened file, or all shards of one.
+type File struct {
+	Format Format
+	// Meta is the metadata of the model in a GGUF file, nil for the other formats.
+	Meta *gguf.Metadata
+	// Tensors are in file order.
+	Tensors []*tensor.Tensor
 }
 
 // Tensors opens a file of any known format strictly and gives its tensors in
 // file order.
 func Tensors(ctx context.Context, name string, b tensor.Blob) (Format, []*tensor.Tensor, error) {
-	return TensorsWith(ctx, name, b, OpenOptions{})
-}
-
-// TensorsWith is Tensors with options.
-func TensorsWith(ctx context.Context, name string, b tensor.Blob, opt OpenOptions) (Format, []*tensor.Tensor, error) {
-	f, err := Sniff(ctx, name, b)
+	f, err := Open(ctx, name, b, OpenOptions{})
 	if err != nil {
 		return "", nil, err
 	}
-	switch f {
-	case GGUF:
-		file, err := gguf.Open(ctx, name, b, gguf.Options{MaxHeader: opt.MaxHeader})
-		if err != nil {
-			return f, nil, err
-		}
-		ts, err := file.All()
-		if err == nil {
-			// Experts that were ordered by use are compared by the numbers that they had.
-			meta := file.Meta
-			if opt.Meta != nil {
-				meta = opt.Meta
-			}
-			ts, err = order.Original(meta, ts)
-		}
-		return f, ts, err
-	case KMCU:
-		file, err := kmcu.Open(ctx, name, b, kmcu.Options{})
-		if err != nil {
-			return f, nil, err
-		}
-		ts := make([]*tensor.Tensor, len(file.Tensors))
-		for i := range file.Tensors {
-			ts[i] = file.Tensors[i].Tensor
-		}
-		return f, ts, nil
-	case Cact:
-		ts, err := cactTensors(ctx, name, b)
-		return f, ts, err
-	case Repacked:
-		ts, err := plainTensors(ctx, name, b)
-		return f, ts, err
-	}
-	file, err := safetensors.Open(ctx, name, b, safetensors.Options{MaxHeader: opt.MaxHeader})
+	return f.Format, f.Tensors, nil
+}
+
+// Open opens a file of any known format strictly.
+func Open(ctx context.Context, name string, b tensor.Blob, opt OpenOptions) (*File, error) {
+	format, err := Sniff(ctx, name, b)
 	if err != nil {
-		return f, nil, err
+		return nil, err
 	}
-	return f, file.Tensors, nil
+	f := &File{Format: format}
+	switch format {
+	case GGUF:
+		err = f.openGGUF(ctx, name, b, opt)
+	case KMCU:
+		var file *kmcu.File
+		if file, err = kmcu.Open(ctx, name, b, kmcu.Options{}); err != nil {
+			break
+		}
+		for i := range file.Tensors {
+			f.Tensors = append(f.Tensors, file.Tensors[i].Tensor)
+		}
+	case Cact:
+		f.Tensors, err = cactTensors(ctx, name, b)
+	case Repacked:
+		f.Tensors, err = plainTensors(ctx, name, b)
+	case Safetensors:
+		var file *safetensors.File
+		if file, err = safetensors.Open(ctx, name, b, safetensors.Options{MaxHeader: opt.MaxHeader}); err == nil {
+			f.Tensors = file.Tensors
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// borrowed is a blob that a set must not close.
+type borrowed struct{ tensor.Blob }
+
+// openGGUF opens a GGUF file, with its other shards if it is the first of them.
+func (f *File) openGGUF(ctx context.Context, name string, b tensor.Blob, opt OpenOptions) error {
+	var all func() ([]*tensor.Tensor, error)
+	header := gguf.Options{MaxHeader: opt.MaxHeader}
+	if _, i, n, ok := gguf.ParseSplitName(name); ok && i == 0 && n > 1 && opt.Beside != nil {
+		set, err := gguf.OpenSet(ctx, name, func(ctx context.Context, other string) (tensor.Blob, error) {
+			if other == name {
+				return borrowed{b}, nil
+			}
+			x, err := opt.Beside(ctx, other)
+			if err != nil {
+				return nil, err
+			}
+			return borrowed{x}, nil
+		}, header)
+		if err != nil {
+			return err
+		}
+		f.Meta, all = set.Meta, set.All
+	} else {
+		file, err := gguf.Open(ctx, name, b, header)
+		if err != nil {
+			return err
+		}
+		f.Meta, all = file.Meta, file.All
+	}
+	if opt.Meta != nil {
+		f.Meta = opt.Meta
+	}
+	ts, err := all()
+	if err != nil {
+		return err
+	}
+	// Experts that were ordered by use are compared by the numbers that they had.
+	f.Tensors, err = order.Original(f.Meta, ts)
+	return err
 }
 
 // plainTensors gives the matrices of a repack cache with their rows in order.

@@ -108,19 +108,12 @@ func openSide(ctx context.Context, path string, h source.Headers) (*side, error)
 	if err != nil {
 		return nil, err
 	}
-	s := &side{name: filepath.Base(path), close: blob.Close}
-	format, ts, err := verify.TensorsWith(ctx, s.name, blob, verify.OpenOptions{MaxHeader: h.Max})
-	if err == nil && format == verify.GGUF {
-		var f *gguf.File
-		if f, err = gguf.Open(ctx, s.name, blob, gguf.Options{MaxHeader: h.Max}); err == nil {
-			s.meta = f.Meta
-		}
-	}
+	name := filepath.Base(path)
+	f, err := verify.Open(ctx, name, blob, verify.OpenOptions{MaxHeader: h.Max})
 	if err != nil {
 		return nil, errors.Join(err, blob.Close())
 	}
-	s.tensors = ts
-	return s, nil
+	return &side{name, f.Meta, f.Tensors, blob.Close}, nil
 }
 
 func printDiff(w io.Writer, d *verify.Difference, headers bool) error {

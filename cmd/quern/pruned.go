@@ -10,21 +10,19 @@ import (
 	"quern/pipeline"
 	"quern/tensor"
 	"quern/tokenizer"
+	"quern/verify"
 )
 
 // counterparts cuts the tensors of a source as those of a pruned GGUF file are cut.
-func counterparts(ctx context.Context, file, source []*tensor.Tensor, blob tensor.Blob) ([]*tensor.Tensor, []string, error) {
-	f, err := gguf.Open(ctx, "file", blob, gguf.Options{})
-	if err != nil {
-		return nil, nil, err
-	}
+func counterparts(ctx context.Context, f *verify.File, source []*tensor.Tensor) ([]*tensor.Tensor, []string, error) {
 	var ids []int32
+	var err error
 	if f.Meta.Has(tokenizer.KeySourceIDs) {
 		if ids, err = f.Meta.Int32s(tokenizer.KeySourceIDs); err != nil {
 			return nil, nil, err
 		}
 	}
-	return prune.Counterparts(ctx, file, source, ids)
+	return prune.Counterparts(ctx, f.Tensors, source, ids)
 }
 
 // withoutChoices takes the steps out of a recorded build whose choices the file

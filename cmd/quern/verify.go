@@ -14,9 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"quern/artifacts"
-	"quern/formats/gguf"
 	"quern/internal/atomicfile"
-	"quern/internal/digest"
 	"quern/pipeline"
 	"quern/recipes"
 	"quern/stages/all"
@@ -97,39 +95,37 @@ type verifier struct {
 	events pipeline.Events
 	opt    verify.Options
 	open   verify.OpenOptions
+	got    *subject
 }
 
 // run makes the report. It comes with an error when the file is not what it
 // should be.
-func (v *verifier) run(ctx context.Context, file string) (*verify.Report, error) {
-	blob, err := tensor.OpenFile(file)
-	if err != nil {
+func (v *verifier) run(ctx context.Context, file string) (report *verify.Report, err error) {
+	if v.got, err = openSubject(file); err != nil {
 		return nil, fmt.Errorf("%w: %w", pipeline.ErrSource, err)
 	}
-	defer blob.Close()
-	format, got, err := verify.TensorsWith(ctx, filepath.Base(file), blob, v.open)
-	if err != nil {
+	defer func() { err = errors.Join(err, v.got.close()) }()
+	if err := v.got.read(ctx, v.open); err != nil {
 		return nil, fmt.Errorf("%w: %w", errVerify, err)
 	}
 	v.opt.Progress = func(name string, done, total int64) {
 		v.events.Event(pipeline.Event{Kind: pipeline.EventProgress, Output: filepath.Base(file), Tensor: name, Done: done, Total: total})
 	}
-	record, err := v.recorded(ctx, blob)
+	record, err := v.recorded(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var report *verify.Report
 	if v.c.String("against") != "" {
-		report, err = v.against(ctx, format, got, blob, record)
+		report, err = v.against(ctx, record)
 	} else {
-		report, err = verify.Scan(ctx, got, v.opt)
+		report, err = verify.Scan(ctx, v.got.Tensors, v.opt)
 		err = pipeline.SourceFault(err)
 	}
 	if err != nil {
 		return nil, punchFault(err)
 	}
 	report.File = file
-	say, err := v.norms(ctx, format, got, blob)
+	say, err := v.norms(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +135,7 @@ func (v *verifier) run(ctx context.Context, file string) (*verify.Report, error)
 		report.Notes = append(report.Notes, "the store knows the file: it is output "+record.output.File+" of "+record.build.Name)
 	}
 	if g := v.c.String("golden"); g != "" {
-		differs, err := v.golden(ctx, got, blob, g)
+		differs, err := v.got.golden(ctx, g, v.open)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", pipeline.ErrSource, err)
 		}
@@ -162,19 +158,15 @@ func (v *verifier) run(ctx context.Context, file string) (*verify.Report, error)
 }
 
 // norms warns of norms that look shifted twice.
-func (v *verifier) norms(ctx context.Context, format verify.Format, got []*tensor.Tensor, blob tensor.Blob) ([]string, error) {
-	if format != verify.GGUF {
+func (v *verifier) norms(ctx context.Context) ([]string, error) {
+	if v.got.Meta == nil {
 		return nil, nil
 	}
-	f, err := gguf.Open(ctx, filepath.Base(v.c.Args().First()), blob, gguf.Options{MaxHeader: v.open.MaxHeader})
-	if err != nil {
-		return nil, pipeline.SourceFault(err)
-	}
-	arch, err := f.Meta.Text("general.architecture")
+	arch, err := v.got.Meta.Text("general.architecture")
 	if err != nil {
 		return nil, nil //nolint:nilerr // a later shard
 	}
-	say, err := verify.NormNotes(ctx, arch, got)
+	say, err := verify.NormNotes(ctx, arch, v.got.Tensors)
 	return say, pipeline.SourceFault(err)
 }
 
@@ -184,8 +176,9 @@ type fileRecord struct {
 	output *artifacts.BuildOutput
 }
 
-// recorded looks for the build that made a file, by its digest.
-func (v *verifier) recorded(ctx context.Context, blob tensor.Blob) (*fileRecord, error) {
+// recorded looks for the build that made a file, by its digest, and by those of the
+// other shards.
+func (v *verifier) recorded(ctx context.Context) (*fileRecord, error) {
 	if v.e.store == nil {
 		return nil, nil
 	}
@@ -193,47 +186,48 @@ func (v *verifier) recorded(ctx context.Context, blob tensor.Blob) (*fileRecord,
 	if err != nil {
 		return nil, err
 	}
-	var sum digest.Digest
 	for _, n := range names {
 		b, err := artifacts.ReadBuild(ctx, v.e.store, n.Descriptor)
 		if err != nil {
 			continue // not a build, or damaged: quern store verify says so
 		}
-		for i := range b.Outputs {
-			o := &b.Outputs[i]
-			if o.Size != blob.Size() {
-				continue
+		first, err := v.outputOf(ctx, b, 0)
+		for i := 1; i < len(v.got.files) && first != nil && err == nil; i++ {
+			var shard *artifacts.BuildOutput
+			if shard, err = v.outputOf(ctx, b, i); shard == nil {
+				first = nil
 			}
-			if sum.IsZero() {
-				if sum, err = sumBlob(ctx, blob); err != nil {
-					return nil, err
-				}
-			}
-			if o.Digest == sum {
-				return &fileRecord{b, o}, nil
-			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if first != nil {
+			return &fileRecord{b, first}, nil
 		}
 	}
 	return nil, nil
 }
 
-func sumBlob(ctx context.Context, b tensor.Blob) (digest.Digest, error) {
-	h := digest.New()
-	buf := make([]byte, 1<<20)
-	for off := int64(0); off < b.Size(); off += int64(len(buf)) {
-		if left := b.Size() - off; left < int64(len(buf)) {
-			buf = buf[:left]
+// outputOf finds a file among the outputs of a build, and gives nil if it is none.
+func (v *verifier) outputOf(ctx context.Context, b *artifacts.Build, i int) (*artifacts.BuildOutput, error) {
+	for k := range b.Outputs {
+		o := &b.Outputs[k]
+		if o.Size != v.got.files[i].Blob.Size() {
+			continue
 		}
-		if err := b.ReadAt(ctx, buf, off); err != nil {
-			return digest.Digest{}, err
+		sum, err := v.got.sum(ctx, i)
+		if err != nil {
+			return nil, err
 		}
-		h.Write(buf)
+		if o.Digest == sum {
+			return o, nil
+		}
 	}
-	return digest.Sum(h), nil
+	return nil, nil
 }
 
 // against compares with a source, after the steps that were declared.
-func (v *verifier) against(ctx context.Context, format verify.Format, got []*tensor.Tensor, blob tensor.Blob, record *fileRecord) (*verify.Report, error) {
+func (v *verifier) against(ctx context.Context, record *fileRecord) (*verify.Report, error) {
 	src, err := modelSource(v.c.String("against"), "--against ")
 	if err != nil {
 		return nil, err
@@ -251,7 +245,7 @@ func (v *verifier) against(ctx context.Context, format verify.Format, got []*ten
 	if err != nil {
 		return nil, err
 	}
-	if record != nil && v.c.String("recipe") == "" && format == verify.GGUF {
+	if record != nil && v.c.String("recipe") == "" && v.got.Format == verify.GGUF {
 		withoutChoices(prj)
 	}
 	r.Sources = needed(prj, src, r.Sources)
@@ -261,7 +255,7 @@ func (v *verifier) against(ctx context.Context, format verify.Format, got []*ten
 		}
 	}
 	for attempt := 0; ; attempt++ {
-		report, err := v.compare(ctx, prj, format, got, blob)
+		report, err := v.compare(ctx, prj)
 		if errors.Is(err, pipeline.ErrRepaired) && attempt < 3 {
 			v.e.warn("bytes of the source were damaged on the way and have been fetched again; the comparison starts over")
 			continue
@@ -297,27 +291,27 @@ func needed(prj *pipeline.Project, base recipes.Source, others []recipes.Source)
 }
 
 // compare plans the steps and holds the tensors against what they give.
-func (v *verifier) compare(ctx context.Context, prj *pipeline.Project, format verify.Format, got []*tensor.Tensor, blob tensor.Blob) (*verify.Report, error) {
+func (v *verifier) compare(ctx context.Context, prj *pipeline.Project) (*verify.Report, error) {
 	plan, err := pipeline.NewPlan(ctx, prj, pipeline.PlanOptions{WorkOptions: pipeline.WorkOptions{Jobs: v.opt.Jobs, Memory: v.opt.Memory, Events: v.events}, Store: v.e.buildStore()})
 	if err != nil {
 		return nil, err
 	}
 	defer plan.Close()
-	want, err := gates.Reference(ctx, format, plan.Reference)
+	want, err := gates.Reference(ctx, v.got.Format, plan.Reference)
 	if err != nil {
 		return nil, pipeline.SourceFault(err)
 	}
-	if format == verify.Repacked {
+	if v.got.Format == verify.Repacked {
 		// A cache holds some matrices of its file.
 		has := map[string]bool{}
-		for _, t := range got {
+		for _, t := range v.got.Tensors {
 			has[t.Name] = true
 		}
 		want = slices.DeleteFunc(slices.Clone(want), func(t *tensor.Tensor) bool { return !has[t.Name] })
 	}
 	var pruned []string
-	if format == verify.GGUF {
-		if want, pruned, err = counterparts(ctx, got, want, blob); err != nil {
+	if v.got.Meta != nil {
+		if want, pruned, err = counterparts(ctx, v.got.File, want); err != nil {
 			return nil, fmt.Errorf("%w: %w", errVerify, err)
 		}
 	}
@@ -330,16 +324,15 @@ func (v *verifier) compare(ctx context.Context, prj *pipeline.Project, format ve
 			return nil, fmt.Errorf("%w: %w", pipeline.ErrSource, err)
 		}
 	}
-	report, err := verify.Compare(ctx, got, want, v.opt)
+	report, err := verify.Compare(ctx, v.got.Tensors, want, v.opt)
 	if errors.Is(err, verify.ErrMissing) {
 		return nil, fmt.Errorf("%w: %w; were steps applied that are not known here? name the recipe with --recipe", errVerify, err)
 	}
 	if err != nil {
 		return nil, pipeline.SourceFault(err)
 	}
-	if format == verify.GGUF {
-		name := filepath.Base(v.c.Args().First())
-		say, err := gates.TokenizerNotes(ctx, pipeline.GateInput{Output: name, Set: []pipeline.WrittenFile{{Name: name, Blob: blob}}, Base: plan.Models[0]})
+	if v.got.Meta != nil {
+		say, err := gates.TokenizerNotes(ctx, pipeline.GateInput{Output: v.got.files[0].Name, Set: v.got.files, Base: plan.Models[0]})
 		if err != nil {
 			return nil, err
 		}
@@ -436,37 +429,6 @@ func recordedSteps(b *artifacts.Build) (*recipes.Recipe, error) {
 		return nil, err
 	}
 	return recipes.Parse(b.Name, text, recipes.Options{})
-}
-
-// golden demands equal bytes and finds the first tensor that differs. err is
-// that a file could not be read.
-func (v *verifier) golden(ctx context.Context, got []*tensor.Tensor, blob tensor.Blob, golden string) (differs, err error) {
-	g, err := tensor.OpenFile(golden)
-	if err != nil {
-		return nil, err
-	}
-	defer g.Close()
-	a, err := sumBlob(ctx, blob)
-	if err != nil {
-		return nil, err
-	}
-	b, err := sumBlob(ctx, g)
-	if err != nil {
-		return nil, err
-	}
-	if a == b {
-		return nil, nil
-	}
-	head := fmt.Sprintf("SHA-256 %s, the golden file %s has %s", a.Hex(), golden, b.Hex())
-	_, want, err := verify.TensorsWith(ctx, filepath.Base(golden), g, v.open)
-	if err != nil {
-		return fmt.Errorf("%s; %w", head, err), nil
-	}
-	where, err := verify.FirstDifference(ctx, got, want)
-	if err != nil {
-		return nil, fmt.Errorf("%s; %w", head, err)
-	}
-	return fmt.Errorf("%s; %s", head, where), nil
 }
 
 // write prints the report and writes the files asked for.

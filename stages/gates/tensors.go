@@ -53,15 +53,15 @@ func compare(ctx context.Context, in pipeline.GateInput) (*verify.Report, error)
 	if in.Layout.Model != nil {
 		opt.Meta = in.Layout.Model.Meta
 	}
-	format, got, err := verify.TensorsWith(ctx, in.Layout.File, in.File, opt)
+	got, err := verify.Open(ctx, in.Layout.File, in.File, opt)
 	if err != nil {
 		return nil, err
 	}
-	want, err := Reference(ctx, format, in.Reference)
+	want, err := Reference(ctx, got.Format, in.Reference)
 	if err != nil {
 		return nil, err
 	}
-	return verify.Compare(ctx, got, want, verify.Options{Jobs: in.Jobs})
+	return verify.Compare(ctx, got.Tensors, want, verify.Options{Jobs: in.Jobs})
 }
 
 // Worst finds the tensor of a written file with the lowest signal-to-noise
