@@ -21,6 +21,10 @@ func TestOutputsAreNoInputs(t *testing.T) {
 	for _, n := range []string{"a-00001-of-00002.gguf", "a-00002-of-00002.gguf"} {
 		check(t, os.WriteFile(b.path(n), []byte("GGUF"), 0o644))
 	}
+	inTexts := b.path("texts", "deep", "a.dat")
+	check(t, os.MkdirAll(filepath.Dir(inTexts), 0o755))
+	check(t, os.WriteFile(inTexts, mustRead(t, text), 0o644))
+	check(t, os.Symlink(b.path("texts"), b.path("linked")))
 	weights := filepath.Join(folder, "model.safetensors")
 	for _, c := range [][]string{
 		{"imatrix", folder, "-f", text, "-c", "64", "-o", text},
@@ -35,9 +39,17 @@ func TestOutputsAreNoInputs(t *testing.T) {
 		{"verify", b.path("whole.gguf"), "--no-store", "--against", folder, "--parquet", weights},
 		{"verify", b.path("a-00001-of-00002.gguf"), "--no-store", "--html", b.path("a-00002-of-00002.gguf")},
 		{"verify", b.path("whole.gguf"), "--no-store", "--html", b.path("r"), "--parquet", b.path("r")},
+		{"verify", b.path("whole.gguf"), "--no-store", "--html", b.path("texts", "r"), "--parquet", b.path("linked", "r")},
+		{"tokens", "select", folder, text, "--count", "300", "-o", text},
+		{"tokens", "select", folder, "x=" + text, "--count", "300", "-o", b.path("hard.txt")},
+		{"tokens", "select", folder, text, "--count", "300", "-o", b.path("texts", "r"), "--parquet", b.path("linked", "r")},
+		{"tokens", "select", folder, text, "--count", "300", "-o", weights},
+		{"tokens", "select", folder, b.path("texts"), "--count", "300", "-o", inTexts},
+		{"tokens", "select", folder, text, "--count", "300", "--keep", b.path("texts"), "--parquet", b.path("linked", "deep", "a.dat")},
+		{"tokens", "count", folder, b.path("texts"), "--parquet", inTexts},
 	} {
 		before := map[string][]byte{}
-		for _, f := range []string{text, weights, filepath.Join(folder, "config.json"), filepath.Join(folder, "tokenizer.model"), b.path("whole.gguf"), b.path("a-00002-of-00002.gguf")} {
+		for _, f := range []string{text, weights, filepath.Join(folder, "config.json"), filepath.Join(folder, "tokenizer.model"), b.path("whole.gguf"), b.path("a-00002-of-00002.gguf"), inTexts} {
 			before[f] = mustRead(t, f)
 		}
 		b.fails(exitUsage, nil, c...)
@@ -46,6 +58,13 @@ func TestOutputsAreNoInputs(t *testing.T) {
 				t.Fatalf("%v: %s was changed", c, f)
 			}
 		}
+	}
+	// Two links are replaced each by itself, whatever they lead to.
+	check(t, os.Symlink(b.path("nothing"), b.path("one")))
+	check(t, os.Symlink(b.path("nothing"), b.path("two")))
+	b.ok("tokens", "select", folder, text, "--count", "300", "-o", b.path("one"), "--parquet", b.path("two"))
+	if bytes.Equal(mustRead(t, b.path("one")), mustRead(t, b.path("two"))) {
+		t.Error("two outputs became one file")
 	}
 	// A result of an earlier run is none of the inputs.
 	for range 2 {

@@ -114,7 +114,7 @@ type counting struct {
 	kinds   []count.Kind
 	corpora []count.Corpus
 	counts  *count.Counts
-	inputs  []string // files that no output may overwrite
+	texts   []string // the files and folders of corpora
 }
 
 // vocabulary opens the tokenizer of a model.
@@ -145,7 +145,7 @@ func openTexts(c *cli.Context, model string, texts []string) (*counting, error) 
 	}
 	x.corpora = corpora
 	for _, arg := range texts {
-		x.inputs = append(x.inputs, textPath(arg))
+		x.texts = append(x.texts, textPath(arg))
 	}
 	return x, nil
 }
@@ -158,7 +158,7 @@ func (x *counting) count() error {
 	if err != nil {
 		return err
 	}
-	if err := x.checkOutputs(); err != nil {
+	if err := refuseOutputs(c, slices.Concat(x.texts, c.StringSlice("keep")), "out", "parquet"); err != nil {
 		return err
 	}
 	counter, err := x.tok.NewCounter()
@@ -232,9 +232,8 @@ func (x *counting) readTokens(path string) (*tokenlist.List, error) {
 	return l, x.check(path, l)
 }
 
-// check holds a list against the model, and keeps outputs from its file.
+// check holds a list against the model.
 func (x *counting) check(path string, l *tokenlist.List) error {
-	x.inputs = append(x.inputs, path)
 	if err := l.Check(int64(len(x.kinds)), x.tok.Digest()); err != nil {
 		return pipeline.SourceFault(fmt.Errorf("%s: %w", path, err))
 	}
@@ -255,24 +254,6 @@ func readTokenList(path string) (*tokenlist.List, error) {
 	return l, nil
 }
 
-// checkOutputs refuses to write over an input.
-func (x *counting) checkOutputs() error {
-	out, table := x.c.String("out"), x.c.String("parquet")
-	for _, o := range []string{out, table} {
-		for _, in := range x.inputs {
-			if same, err := sameFile(in, o); err != nil {
-				return err
-			} else if same {
-				return fmt.Errorf("%w: %s is the input %s; choose another name", pipeline.ErrSameFile, o, in)
-			}
-		}
-	}
-	if out != "" && filepath.Clean(out) == filepath.Clean(table) {
-		return usagef("--out and --parquet are one file, %s", out)
-	}
-	return nil
-}
-
 // write writes the list and the table that flags ask for.
 func (x *counting) write(ids []int32) error {
 	out, table := x.c.String("out"), x.c.String("parquet")
@@ -290,20 +271,4 @@ func (x *counting) write(ids []int32) error {
 		return err
 	}
 	return writeOutput(x.c, table, func(w io.Writer) error { _, err := w.Write(b); return err })
-}
-
-// sameFile reports whether two names are of one file.
-func sameFile(a, b string) (bool, error) {
-	if b == "" {
-		return false, nil
-	}
-	x, err := os.Stat(a)
-	if err != nil {
-		return false, pipeline.SourceFault(err)
-	}
-	y, err := os.Stat(b)
-	if err != nil {
-		return false, nil // not there yet
-	}
-	return os.SameFile(x, y), nil
 }

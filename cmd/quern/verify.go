@@ -52,14 +52,8 @@ func runVerify(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	html, table := c.String("html"), c.String("parquet")
-	for _, out := range []string{html, table} {
-		if err := refuseInput(c, out); err != nil {
-			return err
-		}
-	}
-	if html != "" && filepath.Clean(html) == filepath.Clean(table) {
-		return usagef("--html and --parquet are one file, %s", html)
+	if err := refuseOutputs(c, nil, "html", "parquet"); err != nil {
+		return err
 	}
 	workers, mem, err := work(c)
 	if err != nil {
