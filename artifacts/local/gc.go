@@ -24,7 +24,8 @@ import (
 // GCOptions say otherwise.
 const DefaultGrace = 24 * time.Hour
 
-// statLifetime is how long an unused entry of the stat cache is kept.
+// statLifetime is how long an unused entry of the stat cache is kept, and the record
+// of what was sent: both only save time.
 const statLifetime = 90 * 24 * time.Hour
 
 // uploadLifetime is how long registries keep an upload that nothing comes for; its
@@ -95,21 +96,22 @@ func (s *Store) PlanGC(ctx context.Context, opt GCOptions) (*GCPlan, error) {
 	for _, dir := range []struct {
 		name, reason string
 		age          time.Duration
+		temp         bool // only the temporary files of it
 	}{
-		{ingestDir, "left by a write that was killed", opt.Grace},
-		{statDir, "old entry of the stat cache", max(opt.Grace, statLifetime)},
-		{uploadDir, "upload that nobody went on with", max(opt.Grace, uploadLifetime)},
-		{blobsDir, "left by a write that was killed", opt.Grace},
-		{keysDir, "left by a write that was killed", opt.Grace},
-		{".", "left by a write that was killed", opt.Grace},
+		{ingestDir, "left by a write that was killed", opt.Grace, false},
+		{statDir, "old entry of the stat cache", max(opt.Grace, statLifetime), false},
+		{sendDir, "old record of what was sent", max(opt.Grace, statLifetime), false},
+		{uploadDir, "upload that nobody went on with", max(opt.Grace, uploadLifetime), false},
+		{blobsDir, "left by a write that was killed", opt.Grace, true},
+		{keysDir, "left by a write that was killed", opt.Grace, true},
+		{".", "left by a write that was killed", opt.Grace, true},
 	} {
 		files, err := s.files(dir.name)
 		if err != nil {
 			return nil, err
 		}
 		for _, f := range files {
-			ours := dir.name == ingestDir || dir.name == statDir || dir.name == uploadDir
-			if ours || atomicfile.IsTemp(f.name) {
+			if !dir.temp || atomicfile.IsTemp(f.name) {
 				s.plan(p, f, dir.reason, dir.age)
 			}
 		}

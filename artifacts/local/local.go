@@ -67,6 +67,7 @@ const (
 	keysDir   = "quern/keys"
 	statDir   = "quern/stat"
 	spoolDir  = "quern/spool"
+	sendDir   = "quern/sends"
 	uploadDir = "quern/uploads"
 
 	layoutFile = "oci-layout"
@@ -115,6 +116,10 @@ func (s *Store) Dir() string { return s.dir }
 // SpoolDir is the folder in which the hub client keeps unfinished downloads.
 // The store makes it and never looks into it.
 func (s *Store) SpoolDir() string { return s.path(spoolDir) }
+
+// SendDir is the folder in which builds keep how far their outputs were sent. The
+// store looks at the age of its files alone.
+func (s *Store) SendDir() string { return s.path(sendDir) }
 
 // UploadDir is the folder in which pushes keep where their unfinished uploads are.
 // The store looks at the age of its files alone.

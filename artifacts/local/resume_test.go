@@ -101,23 +101,31 @@ func TestResumeBlob(t *testing.T) {
 	}
 }
 
-// TestUploadsGoAfterAWeek: gc with no grace at all leaves what a push may go on with.
-func TestUploadsGoAfterAWeek(t *testing.T) {
+// TestRecordsGoWithAge: gc with no grace at all leaves what a push or a build may go on
+// with.
+func TestRecordsGoWithAge(t *testing.T) {
 	ctx := context.Background()
 	dir := t.TempDir()
+	const day = 24 * time.Hour
 	for _, c := range []struct {
-		age  time.Duration
-		left bool
-	}{{6 * 24 * time.Hour, true}, {8 * 24 * time.Hour, false}} {
+		folder func(*local.Store) string
+		age    time.Duration
+		left   bool
+	}{
+		{(*local.Store).UploadDir, 6 * day, true},
+		{(*local.Store).UploadDir, 8 * day, false},
+		{(*local.Store).SendDir, 80 * day, true},
+		{(*local.Store).SendDir, 100 * day, false},
+	} {
 		s, err := local.Open(ctx, dir, local.Options{Now: func() time.Time { return time.Now().Add(c.age) }})
 		if err != nil {
 			t.Fatal(err)
 		}
-		upload := filepath.Join(s.UploadDir(), "x.json")
-		if err := os.MkdirAll(s.UploadDir(), 0o700); err != nil {
+		record := filepath.Join(c.folder(s), "x.json")
+		if err := os.MkdirAll(c.folder(s), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(upload, []byte("{}"), 0o600); err != nil {
+		if err := os.WriteFile(record, []byte("{}"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		plan, err := s.PlanGC(ctx, local.GCOptions{Grace: -1})
@@ -127,8 +135,8 @@ func TestUploadsGoAfterAWeek(t *testing.T) {
 		if _, err := s.ExecuteGC(ctx, plan); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := os.Stat(upload); (err == nil) != c.left {
-			t.Errorf("after %v: %v", c.age, err)
+		if _, err := os.Stat(record); (err == nil) != c.left {
+			t.Errorf("%s after %v: %v", record, c.age, err)
 		}
 	}
 }

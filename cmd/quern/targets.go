@@ -114,7 +114,7 @@ func sinkOptions(c *cli.Context, to []sink.Target) (sink.Options, error) {
 // journals is where it is noted how far transfers got, or "" where nothing can be.
 func (e *environment) journals() string {
 	if e.store != nil && !e.store.ReadOnly() {
-		return filepath.Join(filepath.Dir(e.store.SpoolDir()), "sends")
+		return e.store.SendDir()
 	}
 	dir, err := os.UserCacheDir()
 	if err != nil {
