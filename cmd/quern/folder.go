@@ -10,12 +10,15 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"quern/artifacts"
 	"quern/artifacts/local"
+	"quern/artifacts/pack"
 	"quern/internal/atomicfile"
+	"quern/pipeline"
 )
 
 // folder is where the files of an artifact go, under names that a stranger has
@@ -27,6 +30,7 @@ type folder struct {
 	replace bool
 	before  func(atomicfile.Step, string) error
 	files   map[artifacts.Digest][]*pulledFile // to be fetched, of each blob those that are not packed first
+	planned map[string]*pulledFile             // by their names in small letters, those in archives too
 }
 
 func newFolder(c *cli.Context, s *local.Store, dir string, replace bool) (*folder, error) {
@@ -44,18 +48,24 @@ func newFolder(c *cli.Context, s *local.Store, dir string, replace bool) (*folde
 	}
 	return &folder{
 		dir: dir, root: root, replace: replace, before: programOf(c).hooks.before,
-		files: map[artifacts.Digest][]*pulledFile{},
+		files: map[artifacts.Digest][]*pulledFile{}, planned: map[string]*pulledFile{},
 	}, nil
 }
 
 func (o *folder) path(file string) string { return filepath.Join(o.dir, filepath.FromSlash(file)) }
 
 // plan looks at the place of a file before anything is fetched. A file that is
-// there with the same bytes stays.
+// there with the same bytes stays. No file takes the place of another one of the
+// artifact, as one out of an archive might.
 func (o *folder) plan(f *pulledFile) error {
 	if f.packed {
 		return nil // its own files are looked at when it is unpacked
 	}
+	low := strings.ToLower(f.File)
+	if was := o.planned[low]; was != nil && (was.File != f.File || was.SHA256 != f.SHA256) {
+		return pipeline.SourceFault(fmt.Errorf("%w: two layers have files %q and %q, with other bytes or letters", pack.ErrPath, was.File, f.File))
+	}
+	o.planned[low] = f
 	st, err := o.root.Lstat(filepath.FromSlash(f.File))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

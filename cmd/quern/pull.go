@@ -71,6 +71,9 @@ func runPull(c *cli.Context) error {
 	if c.Bool("no-store") && !c.IsSet("out") {
 		return usagef("pull: --no-store wants a folder, --out")
 	}
+	if c.Bool("replace") && !c.IsSet("out") {
+		return usagef("pull: --replace is about the folder of --out, and none is given")
+	}
 	for _, f := range []string{"as", "referrers"} {
 		if c.Bool("no-store") && c.IsSet(f) {
 			return usagef("pull: --%s is about the store, and --no-store keeps nothing there", f)

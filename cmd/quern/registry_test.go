@@ -187,6 +187,7 @@ func TestPullIntoAFolder(t *testing.T) {
 		t.Error("it was not replaced")
 	}
 	b.fails(exitUsage, []string{"--out"}, "pull", repo+":v1", "--no-store")
+	b.fails(exitUsage, []string{"--out"}, "pull", repo+":v1", "--replace")
 	b.fails(exitUsage, []string{"--as"}, "pull", repo+":v1", "--no-store", "-o", dir, "--as", "x")
 	b.fails(exitUsage, []string{"--referrers"}, "pull", repo+":v1", "--no-store", "-o", dir, "--referrers")
 	b.fails(exitUsage, []string{"inside the store"}, "pull", repo+":v1", "-o", b.path("store", "blobs"))
@@ -359,6 +360,22 @@ func TestPullUnpacks(t *testing.T) {
 			b.ok(append([]string{"pull", repo + ":both", "-o", out}, more...)...)
 			if got := files(t, out); !slices.Equal(got, []string{"dir.bin", "dir/a.txt"}) || sum(t, filepath.Join(out, "dir.bin")) != artifacts.DigestOf(archive).Hex() {
 				t.Errorf("%v", got)
+			}
+		}
+	}
+	// A file of the artifact and one in a folder of it cannot both have a name.
+	other := []byte("another one")
+	srv.PutBlob("team/tiny", artifacts.DigestOf(other), other)
+	for i, title := range []string{"dir/a.txt", "DIR/a.txt"} {
+		also := fmt.Sprintf(`{"mediaType":"text/plain","digest":"%s","size":%d,"annotations":{"org.opencontainers.image.title":"%s"}}`, artifacts.DigestOf(other), len(other), title)
+		for j, layers := range []string{layer + "," + also, also + "," + layer} {
+			srv.PutManifest("team/tiny", "clash", mediaType, []byte(head+`"layers":[`+layers+"]}"))
+			for k, more := range [][]string{{}, {"--no-store"}} {
+				out := b.path("clash", fmt.Sprint(i, j, k))
+				b.fails(exitSource, []string{"dir/a.txt", "two layers"}, append([]string{"pull", repo + ":clash", "-o", out, "--replace"}, more...)...)
+				if got := files(t, out); len(got) > 1 || len(got) == 1 && string(mustRead(t, filepath.Join(out, got[0]))) != string(other) {
+					t.Errorf("%v", got)
+				}
 			}
 		}
 	}
