@@ -328,3 +328,17 @@ func TestPeers(t *testing.T) {
 		})
 	}
 }
+
+// TestKindOf: settings are no weights, whatever their format.
+func TestKindOf(t *testing.T) {
+	for name, want := range map[string]pack.Kind{
+		"m.gguf": pack.Weights, "a/M.SAFETENSORS": pack.Weights, "weights.bin": pack.Weights, "m.yaml/w": pack.Weights,
+		"a/mmproj-m.gguf": pack.Projector, "LICENSE": pack.License, "license.md": pack.License, "a/README": pack.Doc,
+		"chat_template.jinja": pack.Template, "config.json": pack.Config, "r.yaml": pack.Config, "a/B.YML": pack.Config,
+		"x.toml": pack.Config, "keep.ids": pack.Config, "run.py": pack.Other,
+	} {
+		if got := pack.KindOf(name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}

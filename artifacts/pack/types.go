@@ -12,6 +12,7 @@ package pack
 import (
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 )
 
@@ -97,7 +98,7 @@ const (
 
 // KindOf goes by a file's name.
 func KindOf(name string) Kind {
-	base := strings.ToLower(name[strings.LastIndexByte(name, '/')+1:])
+	base := strings.ToLower(path.Base(name))
 	stem, _, _ := strings.Cut(base, ".")
 	switch {
 	case strings.HasPrefix(base, "mmproj") && strings.HasSuffix(base, ".gguf"):
@@ -108,8 +109,12 @@ func KindOf(name string) Kind {
 		return Template
 	case strings.HasSuffix(base, ".md") || stem == "readme":
 		return Doc
-	case strings.HasSuffix(base, ".json") || strings.HasSuffix(base, ".txt") || strings.HasSuffix(base, ".ids"):
+	}
+	switch path.Ext(base) {
+	case ".json", ".txt", ".ids", ".yaml", ".yml", ".toml":
 		return Config
+	case ".py", ".sh":
+		return Other
 	}
 	return Weights
 }

@@ -287,7 +287,9 @@ func withShards(paths []string) ([]string, error) {
 		switch {
 		case ok && i > 0 && slices.Contains(paths, gguf.SplitName(stem, 0, n)):
 			continue // the first one brings it
-		case !ok || i > 0:
+		case ok && i > 0:
+			return nil, usagef("push: %s is shard %d of %d, and no model without the others; give the first one, %s", path, i+1, n, gguf.SplitName(stem, 0, n))
+		case !ok:
 			out = append(out, path)
 			continue
 		}
@@ -450,10 +452,14 @@ func (p *pushing) describe() error {
 		if err != nil {
 			return pipeline.SourceFault(err)
 		}
-		if f != nil {
+		ext := strings.ToLower(strings.TrimPrefix(filepath.Ext(it.Path), "."))
+		switch {
+		case f != nil:
 			shards = append(shards, f)
-		} else if meta.ModelFormat == "" {
-			meta.ModelFormat = strings.ToLower(strings.TrimPrefix(filepath.Ext(it.Path), "."))
+		case ext == "gguf":
+			return pipeline.SourceFault(fmt.Errorf("%s: its name says GGUF and its %d bytes do not", it.Path, it.Size))
+		case meta.ModelFormat == "":
+			meta.ModelFormat = ext
 		}
 	}
 	if len(shards) > 0 {
