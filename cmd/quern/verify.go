@@ -41,7 +41,7 @@ func verifyCommand() *cli.Command {
 		ArgsUsage: "FILE",
 		Description: "Without --against: reads the file strictly, looks for values that are not finite, and compares with what\n" +
 			"the store recorded when it was built. With --against: the largest and the RMS error, the signal-to-noise\n" +
-			"ratio and the cosine of every tensor, after the declared transforms.",
+			"ratio and the cosine of every tensor, after the declared transforms. The first shard of a split stands for all.",
 		Flags:  slices.Concat(flags, workFlags(), networkFlags(), headerFlags()),
 		Action: runVerify,
 	}
