@@ -55,6 +55,9 @@ func Run(ctx context.Context, s infer.Session, prompt []int32, opt Options) (*An
 	if err != nil {
 		return a, err
 	}
+	if len(prompt) == 0 {
+		return a, errors.New("no tokens to evaluate")
+	}
 	start := time.Now()
 	if opt.Warm != nil {
 		if n := min(warmTokens, len(prompt)-1); n > 0 {
@@ -70,9 +73,6 @@ func Run(ctx context.Context, s infer.Session, prompt []int32, opt Options) (*An
 	choose := func(_ int, logits []float32) (err error) {
 		chosen, err = sampler.Next(logits)
 		return err
-	}
-	if len(prompt) == 0 {
-		return a, errors.New("no tokens to evaluate")
 	}
 	err = s.Eval(ctx, prompt, []int{len(prompt) - 1}, choose)
 	a.Prompt = time.Since(start)
