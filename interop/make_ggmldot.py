@@ -16,6 +16,7 @@ import sys
 import numpy as np
 
 from common import HERE, TESTDATA, cache, run
+from weights import draws
 
 LIBRARIES = cache() / "npm/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"
 OUT = TESTDATA / "ggmldot"
@@ -52,15 +53,6 @@ TYPES = {
     "IQ4_XS": (23, 256, 136, [0], None),
 }
 REPACKED = ["Q4_0", "IQ4_NL", "MXFP4", "Q4_K"]
-GAMMA = 0x9E3779B97F4A7C15
-
-
-def draws(seed, n):
-    """n numbers of 64 bits: SplitMix64."""
-    z = np.uint64(seed) + (np.arange(1, n + 1, dtype=np.uint64) * np.uint64(GAMMA))
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
 
 
 def weights(name, seed, width, rows, profile):
@@ -228,7 +220,6 @@ def main():
     args = sys.argv[1:]
     check = "--check" in args
     names = [a for a in args if not a.startswith("--")] or list(TYPES)
-    np.seterr(over="ignore")
     ours, theirs = peers()
     if "--bench" in args:
         bench(ours, names)

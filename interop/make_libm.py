@@ -12,22 +12,15 @@ import json
 import numpy as np
 
 import common
+from weights import GAMMA, draws
 
 COUNT = 1 << 19
 RANGES = {"expf": 110, "logf": 1000, "sinf": 9000, "cosf": 300, "tanhf": 12, "powf": 1e6}
 
 
-def mix(i):
-    with np.errstate(over="ignore"):
-        z = (i.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))
-
-
 def arguments(first, limit):
     i = np.arange(first, first + COUNT, dtype=np.uint64)
-    z = mix(i)
+    z = draws(first * GAMMA % 2**64, COUNT)
     raw = (z >> np.uint64(32)).astype(np.uint32).view(np.float32)
     even = ((z >> np.uint64(40)).astype(np.float64) - 2.0**23) * 2.0**-23 * limit
     return np.where(i % 2 == 0, raw, even.astype(np.float32))

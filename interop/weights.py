@@ -25,13 +25,21 @@ def fnv1a64(name):
     return h
 
 
-def values(name, count):
-    """float32 values in [-1/8, 1/8): 24 random bits each, from splitmix64 seeded with FNV-1a 64 of the tensor's name."""
+GAMMA = 0x9E3779B97F4A7C15  # how far splitmix64's seed moves with each number
+
+
+def draws(seed, count):
+    """count numbers of 64 bits from splitmix64."""
     with np.errstate(over="ignore"):
-        z = np.uint64(fnv1a64(name)) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        z = np.uint64(seed) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(GAMMA)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        z = z ^ (z >> np.uint64(31))
+        return z ^ (z >> np.uint64(31))
+
+
+def values(name, count):
+    """float32 values in [-1/8, 1/8): 24 random bits each, from splitmix64 seeded with FNV-1a 64 of the tensor's name."""
+    z = draws(fnv1a64(name), count)
     top = (z >> np.uint64(40)).astype(np.int64) - (1 << 23)
     return top.astype(np.float32) * np.float32(2.0**-26)
 
