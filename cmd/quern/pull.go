@@ -24,13 +24,13 @@ func pullCommand() *cli.Command {
 		Description: "REF is HOST[:PORT]/REPOSITORY[:TAG|@DIGEST]. The artifact comes into the store under that name, every byte verified: recipes (artifact: NAME), quern quantize and quern store\n" +
 			"find it there. With --out its files are put into a folder. ModelPack, docker model, Ollama, KitOps and oras artifacts are understood. What is here is not\n" +
 			"fetched, and after a break the same command goes on.",
-		Flags: slices.Concat([]cli.Flag{jsonFlag(), progressFlag(), storeFlag()}, []cli.Flag{
+		Flags: registryFlags(
 			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "put the files into `FOLDER` too"},
 			&cli.BoolFlag{Name: "no-store", Usage: "put the files into the folder of --out and keep nothing else"},
 			&cli.BoolFlag{Name: "replace", Usage: "replace files that are there"},
 			&cli.StringFlag{Name: "as", Usage: "the `NAME` in the store, the reference by default"},
 			&cli.BoolFlag{Name: "referrers", Usage: "fetch into the store what refers to the artifact too, such as signatures; a build's provenance always comes there"},
-		}, registryFlags()),
+		),
 		Action: runPull,
 	}
 }
@@ -90,40 +90,24 @@ func runPull(c *cli.Context) error {
 			return usagef("%v", err)
 		}
 	}
-	rep, err := newReporter(c)
+	x, err := openExchange(c, ref, false)
 	if err != nil {
 		return err
 	}
-	defer rep.Close()
-	e, err := openEnvironment(c, rep, false)
-	if err != nil {
-		return err
-	}
-	p := &pulling{c: c, rep: rep, ref: ref, store: e.store}
-	if p.client, err = registryClient(c, rep, e.store, ref.String()); err != nil {
-		return err
-	}
+	defer x.close()
+	p := &pulling{exchange: x}
 	programOf(c).doc = &p.doc
 	p.doc.Reference, p.doc.Files = ref.String(), []pulledFile{}
 	if err := p.run(name); err != nil {
 		return err
 	}
-	rep.Event(pipeline.Event{Kind: pipeline.EventDone, Output: ref.String()})
-	rep.Close()
-	if c.Bool("json") {
-		return nil
-	}
-	return p.print()
+	return p.done(p.print)
 }
 
 // pulling is one pull.
 type pulling struct {
-	c      *cli.Context
-	rep    reporter
-	client *registry.Client
-	ref    registry.Ref
-	store  *local.Store // nil with --no-store
-	out    *folder      // nil without --out
+	*exchange
+	out *folder // nil without --out
 
 	d   artifacts.Descriptor
 	m   *pack.Manifest
@@ -132,13 +116,6 @@ type pulling struct {
 
 func (p *pulling) run(name string) error {
 	ctx := p.c.Context
-	if p.store != nil {
-		release, err := p.store.Hold(ctx)
-		if err != nil {
-			return err
-		}
-		defer release()
-	}
 	d, raw, err := p.client.Manifest(ctx, p.ref)
 	if err != nil {
 		return err

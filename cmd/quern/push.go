@@ -12,7 +12,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"quern/artifacts"
-	"quern/artifacts/local"
 	"quern/artifacts/pack"
 	"quern/artifacts/registry"
 	"quern/formats/gguf"
@@ -29,13 +28,13 @@ func pushCommand() *cli.Command {
 		Description: "REF is HOST[:PORT]/REPOSITORY[:TAG]. Without a name before it the store's artifact of the name REF goes there. A build of the store is packed for other tools\n" +
 			"(--format) with its provenance beside it; any other artifact goes as it is. Files are packed too: weights first, README, LICENSE and *.jinja by their names; the\n" +
 			"first shard stands for all. What the registry has is not sent, and after a break the same command goes on.",
-		Flags: slices.Concat([]cli.Flag{jsonFlag(), progressFlag(), storeFlag()}, []cli.Flag{
+		Flags: registryFlags(
 			&cli.StringSliceFlag{Name: "format", Usage: "modelpack (docker model, modctl, kit, oras), docker (older docker model), ollama or quern (a build as it is); several get the tags TAG, TAG-docker, ..."},
 			&cli.BoolFlag{Name: "no-provenance", Usage: "do not bring the provenance of a packed build beside it"},
 			&cli.BoolFlag{Name: "referrers", Usage: "bring what refers to the artifact in the store too, such as signatures"},
 			&cli.StringFlag{Name: "chunk", Usage: "send longer blobs in pieces of this `SIZE`, 64MiB by default"},
 			&cli.StringSliceFlag{Name: "mount-from", Usage: "try to mount blobs from another `REPOSITORY` of the registry; may be repeated"},
-		}, registryFlags()),
+		),
 		Action: runPush,
 	}
 }
@@ -74,11 +73,6 @@ func runPush(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	rep, err := newReporter(c)
-	if err != nil {
-		return err
-	}
-	defer rep.Close()
 	what := args[:len(args)-1]
 	if len(what) == 0 {
 		name, err := nameOfRef(ref)
@@ -87,21 +81,14 @@ func runPush(c *cli.Context) error {
 		}
 		what = []string{name}
 	}
-	e, err := openEnvironment(c, rep, areFiles(what))
+	x, err := openExchange(c, ref, areFiles(what))
 	if err != nil {
 		return err
 	}
-	p := &pushing{c: c, rep: rep, ref: ref, store: e.store}
-	if e.store != nil {
-		release, err := e.store.Hold(c.Context)
-		if err != nil {
-			return err
-		}
-		defer release()
-		p.over.Base = e.store
-	}
-	if p.client, err = registryClient(c, rep, e.store, ref.String()); err != nil {
-		return err
+	defer x.close()
+	p := &pushing{exchange: x}
+	if p.store != nil {
+		p.over.Base = p.store
 	}
 	if areFiles(what) {
 		err = p.files(what)
@@ -129,12 +116,7 @@ func runPush(c *cli.Context) error {
 			return err
 		}
 	}
-	rep.Event(pipeline.Event{Kind: pipeline.EventDone, Output: ref.String()})
-	rep.Close()
-	if c.Bool("json") {
-		return nil
-	}
-	return p.print(doc)
+	return p.done(func() error { return p.print(doc) })
 }
 
 // asIs is the format of what is pushed byte by byte.
@@ -199,12 +181,7 @@ func areFiles(what []string) bool {
 
 // pushing is one push.
 type pushing struct {
-	c      *cli.Context
-	rep    reporter
-	client *registry.Client
-	ref    registry.Ref
-	store  *local.Store // nil where none can be had and none is needed
-
+	*exchange
 	over    pack.Overlay
 	image   artifacts.Descriptor  // of the store, zero for files
 	build   *artifacts.Descriptor // the image, if it is a build

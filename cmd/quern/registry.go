@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,13 +21,70 @@ import (
 	"quern/recipes"
 )
 
-// registryFlags say how to reach a registry.
-func registryFlags() []cli.Flag {
-	return []cli.Flag{
+// registryFlags are those of push or pull, and how both show themselves, find the
+// store and reach a registry.
+func registryFlags(own ...cli.Flag) []cli.Flag {
+	return slices.Concat([]cli.Flag{jsonFlag(), progressFlag(), storeFlag()}, own, []cli.Flag{
 		&cli.BoolFlag{Name: "plain-http", Usage: "use HTTP, not HTTPS; registries of this machine are reached so unless =false is given"},
 		&cli.StringFlag{Name: "username", Aliases: []string{"u"}, Usage: "the `USER`; without it docker's configuration and its helpers are asked"},
 		&cli.BoolFlag{Name: "password-stdin", Usage: "read the user's password or token from standard input"},
+	})
+}
+
+// exchange is what push and pull have in common.
+type exchange struct {
+	c      *cli.Context
+	rep    reporter
+	client *registry.Client
+	ref    registry.Ref
+	store  *local.Store // nil with --no-store, and where none can be had and none is needed
+	free   func()       // gives the store back to gc
+}
+
+// openExchange opens the store, keeps gc away from it until close, and makes the
+// client.
+func openExchange(c *cli.Context, ref registry.Ref, canDoWithout bool) (*exchange, error) {
+	rep, err := newReporter(c)
+	if err != nil {
+		return nil, err
 	}
+	x := &exchange{c: c, rep: rep, ref: ref, free: func() {}}
+	if err := x.open(canDoWithout); err != nil {
+		x.close()
+		return nil, err
+	}
+	return x, nil
+}
+
+func (x *exchange) open(canDoWithout bool) error {
+	e, err := openEnvironment(x.c, x.rep, canDoWithout)
+	if err != nil {
+		return err
+	}
+	x.store = e.store
+	if x.client, err = registryClient(x.c, x.rep, x.store, x.ref.String()); err != nil || x.store == nil {
+		return err
+	}
+	free, err := x.store.Hold(x.c.Context)
+	if err == nil {
+		x.free = free
+	}
+	return err
+}
+
+func (x *exchange) close() {
+	x.free()
+	x.rep.Close()
+}
+
+// done ends what is shown of the way, and prints the result but for --json.
+func (x *exchange) done(print func() error) error {
+	x.rep.Event(pipeline.Event{Kind: pipeline.EventDone, Output: x.ref.String()})
+	x.rep.Close()
+	if x.c.Bool("json") {
+		return nil
+	}
+	return print()
 }
 
 // registryClient makes the client that the flags describe. name is what progress
