@@ -101,11 +101,12 @@ func mappings(r io.Reader) ([]mapping, error) {
 		if !ok || aErr != nil || bErr != nil || b < a || len(words) < 5 {
 			return nil, errForm
 		}
-		m := mapping{from: uintptr(a), to: uintptr(b), perms: words[1], anonymous: -1, swap: -1}
-		if len(words) > 5 {
-			m.path = words[5]
+		path := line // which may have spaces
+		for range 5 {
+			_, path, _ = strings.Cut(strings.TrimLeft(path, " "), " ")
 		}
-		out = append(out, m)
+		path = strings.TrimSuffix(strings.TrimLeft(path, " "), " (deleted)")
+		out = append(out, mapping{from: uintptr(a), to: uintptr(b), perms: words[1], path: path, anonymous: -1, swap: -1})
 	}
 	return out, lines.Err()
 }

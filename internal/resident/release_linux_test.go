@@ -136,7 +136,7 @@ Rss:                2880 kB
 Anonymous:             0 kB
 Swap:                  0 kB
 VmFlags: rd ex mr mw me
-00d6d000-0162d000 r--p 00bf3000 fe:00 9996630                            /bin/quern (deleted)
+00d6d000-0162d000 r--p 00bf3000 fe:00 9996630                            /a  bin/quern (deleted)
 Anonymous:             4 kB
 Swap:                  0 kB
 0162d000-016c9000 r--p 017e8000 fe:00 9996630                            /bin/quern
@@ -159,7 +159,7 @@ Swap:                  0 kB
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(list) != 8 || list[0].from != 0x400000 || list[0].to != 0xd6d000 || list[0].path != "/bin/quern" {
+	if len(list) != 8 || list[0].from != 0x400000 || list[0].to != 0xd6d000 || list[0].path != "/bin/quern" || list[1].path != "/a  bin/quern" || list[3].path != "" {
 		t.Fatalf("%+v", list)
 	}
 	for i, m := range list {
