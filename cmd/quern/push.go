@@ -396,9 +396,9 @@ func (p *pushing) make(f pack.Format) (artifacts.Descriptor, error) {
 	return im.Manifest, nil
 }
 
-// describe finds out once what manifests say of the model: it reads the header of
-// the first file of weights, and those of its other shards. A file that is no GGUF
-// has the format that its name ends in.
+// describe finds out once what manifests say of the model: it reads the headers
+// of the first file of weights and of its other shards, and looks whether the other
+// GGUF files have one. A file that is no GGUF has the format that its name ends in.
 func (p *pushing) describe() error {
 	if p.known {
 		return nil
@@ -415,7 +415,7 @@ func (p *pushing) describe() error {
 	}
 	var shards []*gguf.File
 	for _, it := range p.items {
-		if it.Kind != pack.Weights || len(shards) > 0 && !pack.IsShard(it.Path) {
+		if it.Kind != pack.Weights {
 			continue
 		}
 		b, err := p.over.Open(ctx, it.Digest)
@@ -431,8 +431,9 @@ func (p *pushing) describe() error {
 		}
 		ext := strings.ToLower(strings.TrimPrefix(filepath.Ext(it.Path), "."))
 		switch {
-		case f != nil:
+		case f != nil && (len(shards) == 0 || pack.IsShard(it.Path)):
 			shards = append(shards, f)
+		case f != nil: // another model, of which manifests say nothing
 		case ext == "gguf":
 			return pipeline.SourceFault(fmt.Errorf("%s: its name says GGUF and its %d bytes do not", it.Path, it.Size))
 		case meta.ModelFormat == "":

@@ -147,6 +147,7 @@ func TestPushShards(t *testing.T) {
 	b.fails(exitUsage, []string{"shard 2 of", shards[0]}, "push", b.path("out", shards[1]), repo+":x")
 	for _, text := range []string{"", "version https://git-lfs.github.com/spec/v1\n"} {
 		b.fails(exitSource, []string{"empty.gguf", "GGUF"}, "push", b.write("empty.gguf", text), repo+":x")
+		b.fails(exitSource, []string{"empty.gguf", "GGUF"}, "push", b.path("out", shards[0]), b.path("empty.gguf"), repo+":x")
 	}
 	b.fails(exitUsage, []string{"no file of weights"}, "push", b.path("r.yaml"), repo+":x")
 	if raw, _ := srv.Manifest("team/tiny", "x"); raw != nil {
