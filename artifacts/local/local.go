@@ -139,23 +139,40 @@ func (s *Store) path(rel ...string) string {
 // checkLayout reports whether dir is a layout already, and refuses a folder
 // that is neither a layout, nor empty, nor one whose making was interrupted.
 func (s *Store) checkLayout() (exists bool, err error) {
-	raw, err := readSmall(s.path(layoutFile), 4096)
-	if err == nil {
-		var l ocispec.ImageLayout
-		if err := json.Unmarshal(raw, &l); err != nil || l.Version != ocispec.ImageLayoutVersion {
-			return false, fmt.Errorf("store %s: %w: %s says version %q, want %q", s.dir, artifacts.ErrNotStore, layoutFile, l.Version, ocispec.ImageLayoutVersion)
-		}
-		return true, nil
+	exists, err = s.readLayout()
+	if exists || err != nil {
+		return exists, err
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	return s.checkUnmade()
+}
+
+// readLayout reports whether dir says that it is a layout of the known version.
+func (s *Store) readLayout() (exists bool, err error) {
+	raw, err := readSmall(s.path(layoutFile), 4096)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
 		return false, fmt.Errorf("store %s: %w", s.dir, err)
 	}
+	var l ocispec.ImageLayout
+	if err := json.Unmarshal(raw, &l); err != nil || l.Version != ocispec.ImageLayoutVersion {
+		return false, fmt.Errorf("store %s: %w: %s says version %q, want %q", s.dir, artifacts.ErrNotStore, layoutFile, l.Version, ocispec.ImageLayoutVersion)
+	}
+	return true, nil
+}
+
+// checkUnmade looks at what is in a folder that did not say that it is a layout. If it
+// does now, another process has made it meanwhile.
+func (s *Store) checkUnmade() (exists bool, err error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("store %s: %w", s.dir, err)
 	}
 	for _, e := range entries {
 		switch n := e.Name(); {
+		case n == layoutFile:
+			return s.readLayout()
 		case n == indexFile, n == "blobs", n == "quern", n == "lost+found", atomicfile.IsTemp(n):
 		default:
 			return false, fmt.Errorf("store %s: %w: it has %q but no %s; choose an empty or new folder", s.dir, artifacts.ErrNotStore, n, layoutFile)
